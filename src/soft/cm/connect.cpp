@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
+#include "soft/link/memory_link.hpp"
 #include "soft/transport/batch.hpp"
 
 namespace soft {
@@ -163,11 +164,11 @@ base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, c
     if (!reply.same_host || !meeting) {
         return tcp;
     }
-    auto met = meeting->join();
-    if (!met) {
-        return std::unexpected{met.error()};
+    auto rings = meeting->join();
+    if (!rings) {
+        return std::unexpected{rings.error()};
     }
-    return met->take_over(std::move(tcp));
+    return std::make_unique<MemoryLink>(std::move(*rings), std::move(tcp));
 }
 
 base::Result<void> TcpId::establish() {

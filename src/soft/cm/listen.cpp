@@ -187,7 +187,7 @@ bool TcpId::become(Handshake &handshake, const wire::MpaFrame &request) {
     request_ = request;
     request_.private_data = {};
     link_ = handshake.take_link();
-    const bool has_source = set_source(tcp::local_address(link_->met_on())).has_value();
+    const bool has_source = set_source(tcp::local_address(link_->descriptor())).has_value();
     const tcp::Address peer = handshake.peer();
     set_destination(reinterpret_cast<const sockaddr &>(peer));
     state_.store(State::Requested);

@@ -168,9 +168,9 @@ std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Add
     return std::make_unique<Meeting>(std::move(socket));
 }
 
-base::Result<Met> Meeting::join() const {
+base::Result<SharedRings> Meeting::join() const {
     for (int stranger = 0; stranger < most_strangers; ++stranger) {
-        base::Fd socket{accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+        const base::Fd socket{accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
         if (!socket) {
             return base::failure(errno == EAGAIN ? ECONNRESET : errno);
         }
@@ -181,21 +181,17 @@ base::Result<Met> Meeting::join() const {
         if (!memory) {
             return std::unexpected{memory.error()};
         }
-        auto rings = SharedRings::join(std::move(*memory));
-        if (!rings) {
-            return std::unexpected{rings.error()};
-        }
-        return Met{std::move(*rings), std::move(socket)};
+        return SharedRings::join(std::move(*memory));
     }
     return base::failure(ECONNRESET);
 }
 
-std::optional<Met> meet(const tcp::Address &here, const tcp::Address &there, Group &group) {
+std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there, Group &group) {
     if (!memory_links_of_environment().value_or(false) || !is_here(here) || !is_here(there)) {
         return std::nullopt;
     }
     const Name name = name_of(there, here);
-    base::Fd socket = unix_socket();
+    const base::Fd socket = unix_socket();
     if (!socket || connect(socket.get(), any(name), name.length) != 0) {
         stays_on_tcp(there,
                      errno == ECONNREFUSED ? "its process is not to be found here" : std::strerror(errno));
@@ -216,7 +212,7 @@ std::optional<Met> meet(const tcp::Address &here, const tcp::Address &there, Gro
         return std::nullopt;
     }
     rings->close_file();
-    return Met{std::move(*rings), std::move(socket)};
+    return std::move(*rings);
 }
 
 }  // namespace soft

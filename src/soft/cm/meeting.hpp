@@ -9,6 +9,8 @@
 //                                                   its descriptor, and says so in its MPA reply (meet())
 //     maps the memory (join())
 //
+// Then each makes a MemoryLink of the memory and its link on TCP, and the Unix socket is closed.
+//
 // The name is in the abstract namespace, which belongs to the network namespace: a peer of another one is not
 // found. It need not be secret, because the kernel names the process at the other end of a Unix socket
 // (SO_PEERCRED), and each end continues only with a process of its own user. In doubt the connection stays on
@@ -17,29 +19,14 @@
 
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
 #include "soft/ground/tcp.hpp"
-#include "soft/link/memory_link.hpp"
+#include "soft/link/shared_rings.hpp"
 #include "soft/progress/progress.hpp"
 
 namespace soft {
-
-// The objects that the two ends have made for their link.
-class Met {
-public:
-    Met(SharedRings rings, base::Fd socket) : rings_{std::move(rings)}, socket_{std::move(socket)} {}
-    // Returns the link through memory, which replaces the one on TCP.
-    [[nodiscard]] std::unique_ptr<Link> take_over(std::unique_ptr<Link> tcp) {
-        return std::make_unique<MemoryLink>(std::move(rings_), std::move(socket_), std::move(tcp));
-    }
-
-private:
-    SharedRings rings_;
-    base::Fd socket_;
-};
 
 class Meeting {
 public:
@@ -51,7 +38,7 @@ public:
 
     // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
     // or with EMFILE, ENFILE, ENOMEM or EPROTO.
-    [[nodiscard]] base::Result<Met> join() const;
+    [[nodiscard]] base::Result<SharedRings> join() const;
 
 private:
     base::Fd socket_;
@@ -59,6 +46,7 @@ private:
 
 // Is called by the responder before its reply to a request that offers it, for a connection that `group` will
 // serve. Returns nothing when that is not possible; the connection then stays on TCP.
-[[nodiscard]] std::optional<Met> meet(const tcp::Address &here, const tcp::Address &there, Group &group);
+[[nodiscard]] std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
+                                              Group &group);
 
 }  // namespace soft

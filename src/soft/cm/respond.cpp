@@ -10,6 +10,7 @@
 #include "soft/cm/rejection.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
+#include "soft/link/memory_link.hpp"
 
 namespace soft {
 
@@ -44,14 +45,15 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    auto met = request_.same_host ? meet(tcp::local_address(link_->met_on()), peer(), *(*connected)->group())
-                                  : std::nullopt;
+    auto rings = request_.same_host
+                     ? meet(tcp::local_address(link_->descriptor()), peer(), *(*connected)->group())
+                     : std::nullopt;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,
         .revision = request_.revision,
         .crc = parameters_.crc,
         .soft_operations = parameters_.soft_peer,
-        .same_host = met.has_value(),
+        .same_host = rings.has_value(),
         .enhanced = request_.enhanced,
         .peer_to_peer = peer_to_peer,
         .rtr_write = peer_to_peer && !by_read,
@@ -71,8 +73,8 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         return sent;
     }
     state_.store(State::Connecting);
-    if (met) {
-        link_ = met->take_over(std::move(link_));
+    if (rings) {
+        link_ = std::make_unique<MemoryLink>(std::move(*rings), std::move(link_));
     }
     (*connected)->start(std::move(link_), peer(), parameters_, this);
     return {};

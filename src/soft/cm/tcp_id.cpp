@@ -57,7 +57,7 @@ void TcpId::destroy_queue_pair() {
 
 int TcpId::connection_socket() const {
     if (link_) {
-        return link_->met_on();
+        return link_->descriptor();
     }
     return listener_ ? listener_->socket() : CmId::connection_socket();
 }

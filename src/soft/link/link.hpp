@@ -80,7 +80,8 @@ public:
     // Makes the destructor reset the connection, so that the peer loses the bytes that it has not received.
     virtual void abandon() = 0;
 
-    // Returns the descriptor, which the user watches for watched(wanted).
+    // Returns the descriptor, which the user watches for watched(wanted). It is a TCP socket, which has the
+    // addresses of the two ends and the program's options.
     [[nodiscard]] virtual int descriptor() const = 0;
     [[nodiscard]] virtual Interest watched(Interest wanted) const { return wanted; }
     // Sets what the descriptor of the link at rest reports from now on. Returns false if the user has to look
@@ -116,8 +117,6 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
-    // Returns the TCP socket on which the two ends met. It has their addresses and the program's options.
-    [[nodiscard]] virtual int met_on() const { return descriptor(); }
     // Returns how many bytes one segment of the path carries.
     [[nodiscard]] virtual std::size_t max_segment() const = 0;
 };

@@ -40,10 +40,9 @@ bool copy_piece(std::size_t bytes, Copy copy) {
 
 }  // namespace
 
-MemoryLink::MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link> met_on)
+MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp)
     : rings_{std::move(rings)},
-      socket_{std::move(socket)},
-      met_on_{std::move(met_on)},
+      tcp_{std::move(tcp)},
       out_{rings_.outgoing()},
       in_{rings_.incoming()},
       most_unread_{rings_.ring_bytes()} {}
@@ -51,17 +50,17 @@ MemoryLink::MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link>
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
 // bytes in the ring, which stays as long as one of the two has it mapped.
 MemoryLink::~MemoryLink() {
-    if (inherited() || !socket_) {
+    if (inherited() || descriptor() < 0) {
         return;
     }
     if (abandoned_) {
         out_.end.store(End::Abandoned, std::memory_order_release);
-        met_on_->abandon();
+        tcp_->abandon();
     } else {
         finish();
     }
     in_.closed.store(true, std::memory_order_release);
-    (void)shutdown(socket_.get(), SHUT_RDWR);
+    (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
 // ---- sending ----
@@ -94,7 +93,8 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
     socklen_t size = sizeof(milliseconds);
     if (!is_full() ||
         full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
-        getsockopt(met_on(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 || milliseconds == 0) {
+        getsockopt(descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
+        milliseconds == 0) {
         return base::Clock::time_point::max();
     }
     return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
@@ -161,7 +161,7 @@ void MemoryLink::ring_for(std::uint32_t event) const {
     if ((wanted.load(std::memory_order_seq_cst) & event) != 0 &&
         wanted.exchange(0, std::memory_order_seq_cst) != 0) {
         constexpr std::byte bell{1};
-        (void)::send(socket_.get(), &bell, sizeof(bell), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)::send(descriptor(), &bell, sizeof(bell), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
 }
 
@@ -253,23 +253,19 @@ std::size_t MemoryLink::unread_bytes() const {
 
 // ---- rest ----
 
+// Takes the bells that have come; usually that is one. When the peer rings more often, the descriptor goes on
+// to report them.
 void MemoryLink::take_bells() {
     std::array<std::byte, 64> bells;
-    while (true) {
-        const ssize_t count = recv(socket_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
-        if (count > 0) {
-            continue;
-        }
-        if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
-            peer_gone_.store(true, std::memory_order_relaxed);
-        }
-        return;
+    const ssize_t count = recv(descriptor(), bells.data(), bells.size(), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+        peer_gone_.store(true, std::memory_order_relaxed);
     }
 }
 
 // Checks whether the peer is still there, without taking the bells.
 void MemoryLink::look_for_peer() const {
-    pollfd socket{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+    pollfd socket{.fd = descriptor(), .events = POLLRDHUP, .revents = 0};
     if (poll(&socket, 1, 0) > 0) {
         peer_gone_.store(true, std::memory_order_relaxed);
     }
@@ -316,7 +312,7 @@ void MemoryLink::abort() {
     aborted_.store(true, std::memory_order_relaxed);
     finish();
     in_.closed.store(true, std::memory_order_release);
-    (void)shutdown(socket_.get(), SHUT_RDWR);
+    (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
 Link::Ready MemoryLink::ready() const {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link/memory_link: a link between two processes of one host. It has rings of bytes in memory that both
-// have mapped, and a Unix socket over which a peer wakes an end that rests, with a bell. An end that polls
-// costs its peer no system call. The Unix socket also tells that the peer's process is gone. The TCP
-// connection on which the two met stays open and unused, because the program knows its descriptor.
-// Its options hold here too: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
+// have mapped. The TCP connection on which the two met stays: a peer wakes an end that rests with a bell on
+// it, and it tells that the peer's process is gone. An end that polls costs its peer no system call. The
+// connection's options hold: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
 //
 // The room of the bytes that receive() has returned is the peer's again with the next call, or when the link
 // comes to rest, because the user has placed the bytes by then. So undelivered() is false only when all sent
@@ -23,9 +22,8 @@ namespace soft {
 
 class MemoryLink final : public Link, private base::Inheritable {
 public:
-    // `socket` is a Unix socket that does not block, whose other end is the peer's. `met_on` is the link on
-    // which the two ends agreed.
-    MemoryLink(SharedRings rings, base::Fd socket, std::unique_ptr<Link> met_on);
+    // `tcp` is the link on which the two ends agreed, and both have received all that was sent on it.
+    MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp);
     ~MemoryLink() override;
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
@@ -33,16 +31,15 @@ public:
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override;
     void abandon() override { abandoned_ = true; }
-    [[nodiscard]] int descriptor() const override { return socket_.get(); }
+    [[nodiscard]] int descriptor() const override { return tcp_->descriptor(); }
     // A bell of any kind is a byte to read.
     [[nodiscard]] Interest watched(Interest wanted) const override {
         return {.readable = wanted != Interest{}};
     }
     [[nodiscard]] bool want(Interest interest) override EXCLUDES(resting_mutex_);
     [[nodiscard]] bool rest() override EXCLUDES(resting_mutex_);
-    [[nodiscard]] bool own_lent_descriptor() override { return met_on_->own_lent_descriptor(); }
-    [[nodiscard]] int met_on() const override { return met_on_->met_on(); }
-    [[nodiscard]] base::Fd take_descriptor() override { return std::move(socket_); }
+    [[nodiscard]] bool own_lent_descriptor() override { return tcp_->own_lent_descriptor(); }
+    [[nodiscard]] base::Fd take_descriptor() override { return tcp_->take_descriptor(); }
     [[nodiscard]] Ready ready() const override;
     [[nodiscard]] int failure() override;
     [[nodiscard]] std::size_t unread_bytes() const override;
@@ -78,8 +75,7 @@ private:
     [[nodiscard]] bool reset_by_peer() const;
 
     SharedRings rings_;
-    base::Fd socket_;
-    const std::unique_ptr<Link> met_on_;
+    const std::unique_ptr<Link> tcp_;
     SharedRings::Direction &out_;
     SharedRings::Direction &in_;
 
@@ -94,7 +90,7 @@ private:
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 
-    mutable std::atomic<bool> peer_gone_{false};  // its process or its end of the socket is gone
+    mutable std::atomic<bool> peer_gone_{false};  // its process or its end of the TCP connection is gone
     std::atomic<bool> violated_{false};           // the peer wrote impossible counters
     std::atomic<bool> aborted_{false};
     std::atomic<bool> failure_told_{false};

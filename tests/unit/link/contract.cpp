@@ -299,7 +299,7 @@ void a_link_has_descriptors_and_a_segment(FreshLinks &links) {
     assert_true(here->max_segment() > 0);
     int family = AF_UNSPEC;
     socklen_t length = sizeof(family);
-    assert_int_equal(getsockopt(here->met_on(), SOL_SOCKET, SO_DOMAIN, &family, &length), 0);
+    assert_int_equal(getsockopt(here->descriptor(), SOL_SOCKET, SO_DOMAIN, &family, &length), 0);
     assert_int_equal(family, AF_INET);
     assert_true(here->own_lent_descriptor());
     assert_true(is_ready(*here, to_write));
@@ -337,9 +337,7 @@ Links tcp_links() {
 }
 
 Links memory_links(base::Fd *file) {
-    Links met_on = tcp_links();
-    int ends[2] = {-1, -1};
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    Links tcp = tcp_links();
     auto made = soft::SharedRings::make();
     assert_true(made.has_value());
     auto joined = soft::SharedRings::join(base::Fd{fcntl(made->file(), F_DUPFD_CLOEXEC, 0)});
@@ -348,10 +346,8 @@ Links memory_links(base::Fd *file) {
         *file = base::Fd{fcntl(made->file(), F_DUPFD_CLOEXEC, 0)};
     }
     made->close_file();
-    return {.here = std::make_unique<soft::MemoryLink>(std::move(*made), base::Fd{ends[0]},
-                                                       std::move(met_on.here)),
-            .there = std::make_unique<soft::MemoryLink>(std::move(*joined), base::Fd{ends[1]},
-                                                        std::move(met_on.there))};
+    return {.here = std::make_unique<soft::MemoryLink>(std::move(*made), std::move(tcp.here)),
+            .there = std::make_unique<soft::MemoryLink>(std::move(*joined), std::move(tcp.there))};
 }
 
 Link::Sent send(Link &link, std::span<const std::byte> bytes) {

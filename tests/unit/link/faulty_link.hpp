@@ -37,7 +37,6 @@ public:
     [[nodiscard]] bool want(soft::Interest interest) override { return link_->want(interest); }
     [[nodiscard]] bool rest() override { return link_->rest(); }
     [[nodiscard]] bool own_lent_descriptor() override { return link_->own_lent_descriptor(); }
-    [[nodiscard]] int met_on() const override { return link_->met_on(); }
     [[nodiscard]] base::Fd take_descriptor() override { return link_->take_descriptor(); }
     [[nodiscard]] Ready ready() const override { return link_->ready(); }
     [[nodiscard]] int failure() override { return link_->failure(); }

@@ -45,9 +45,8 @@ public:
         assert_true(joined.has_value());
         made->close_file();
         attacker = std::move(*joined);
-        link = std::make_unique<soft::MemoryLink>(
-            std::move(*made), base::Fd{ends[1]},
-            std::make_unique<soft::TcpLink>(base::Fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}));
+        link = std::make_unique<soft::MemoryLink>(std::move(*made),
+                                                  std::make_unique<soft::TcpLink>(base::Fd{ends[1]}));
     }
 
     void ring() const {
