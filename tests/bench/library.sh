@@ -10,7 +10,7 @@ operations=${2:-1000}
 
 count() {  # count LIBRARY PRELOAD: instructions for an operation
     local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-    LD_LIBRARY_PATH=${folder[$1]} "${callgrind[@]}" --trace-children=yes env LD_PRELOAD="$2" RPMA_DEVICE=soft \
+    LD_LIBRARY_PATH=${folder[$1]} "${callgrind[@]}" --trace-children=yes env LD_PRELOAD="$2" RPMA_DEVICE=soft SOFTRDMA_SHM=off \
         "$build/bench/bench_library" "$port" "$operations" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
     counted "$operations"
 }

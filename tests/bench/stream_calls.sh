@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Counts the system calls of rsockets that exchange messages and wait for each: at most three a message, and none for an
+# Counts the system calls of rsockets over TCP that exchange messages and wait for each: at most three a message, and none for an
 # eventfd. A wait in a repoll sleeps without other system calls before and after it (the engine's clock counts there).
 # The calls at the start and the end of a process are in a short exchange too, and are subtracted.
 #   stream_calls.sh PROGRAM
 set -eu
 program=$(realpath "$1")
 strace -o /dev/null true 2>/dev/null || { echo 'skipped: strace is not installed, or may not trace'; exit 77; }
-export RPMA_DEVICE=soft
+export RPMA_DEVICE=soft SOFTRDMA_SHM=off
 few=200 many=2200
 
 calls() {  # calls KIND TRIPS NAMES: how many calls of these names

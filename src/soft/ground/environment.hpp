@@ -29,14 +29,14 @@ namespace soft {
 }
 
 // Returns whether this value of SOFTRDMA_SHM, nullptr when it is not set, lets connections within the host go
-// through memory. Fails with EINVAL, and logs it, when the value is not valid.
+// through memory, as they do without it. Fails with EINVAL, and logs it, when the value is not valid.
 [[nodiscard]] inline base::Result<bool> memory_links_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
     if (!word.empty() && word != "off" && word != "on") {
         BASE_LOG(Error, "SOFTRDMA_SHM is \"%s\", expected on or off: no device is opened", value);
         return base::failure(EINVAL);
     }
-    return word == "on";
+    return word != "off";
 }
 
 // Returns the meaning of SOFTRDMA_SHM at the first call. After a failure no device opens.

@@ -89,8 +89,9 @@ public:
     }
 
 private:
-    // The two rings are behind it.
-    struct alignas(4096) Memory {
+    // The two rings are behind it. The first begins in the same page, so that an idle connection has two
+    // pages.
+    struct Memory {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
     };

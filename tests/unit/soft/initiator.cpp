@@ -38,12 +38,13 @@ Bytes reply(MpaFrame frame) {
 }
 
 // The request has revision 2 with S and the soft offer, P2P with WRITE as RTR, and IRD and ORD of the
-// program. It has no markers and no CRC32C, and nothing follows it.
+// program. Its last offer is to go on through memory, because the peer is on this host. It has no markers
+// and no CRC32C, and nothing follows it.
 void the_request_byte_by_byte(Ends &ends) {
     (void)request(ends, "hello");
     assert_same_bytes(ends.peer.receive_frame(MpaRole::Request).raw,
                       joined(bytes(std::string_view{"MPA ID Req Frame"}),
-                             bytes({0x14, 2, 0, 9, 0x80, 4, 0x80, 4}), bytes(std::string_view{"hello"})));
+                             bytes({0x15, 2, 0, 9, 0x80, 4, 0x80, 4}), bytes(std::string_view{"hello"})));
     assert_false(ends.device.has_event());
     assert_true(ends.peer.silent());
 }
