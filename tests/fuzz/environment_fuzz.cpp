@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         const auto through_memory = soft::memory_links_asked_for(value.c_str());
         require(through_memory.has_value() == (value.empty() || value == "on" || value == "off"),
                 "another word is refused");
-        require(through_memory.value_or(false) == (value == "on"), "only on asks for memory");
+        require(through_memory.value_or(value != "off") == (value != "off"), "only off asks for TCP");
     }
     return 0;
 }
