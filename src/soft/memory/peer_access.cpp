@@ -10,8 +10,8 @@
 
 namespace soft {
 
-Accepted<Pin> PeerAccess::pin(const Access &access, const char *refusal,
-                              std::span<const std::byte> read_request) {
+OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
+                               std::span<const std::byte> read_request) {
     Memory::instance().see_registrations(registrations_seen_);
     const unsigned withheld = governed_access & ~granted();
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);
@@ -34,14 +34,14 @@ Accepted<Pin> PeerAccess::pin(const Access &access, const char *refusal,
                 .read_request = read_request}};
 }
 
-Accepted<> PeerAccess::invalidate(std::uint32_t key) {
+OrRefusal<> PeerAccess::invalidate(std::uint32_t key) {
     if (invalidated_.add(peer_, key)) {
         return {};
     }
     BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",
                   text_.c_str(), key);
     WrongKeys::instance().note(origin_, base::Clock::now());
-    return refused({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
+    return make_refusal({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
 }
 
 }  // namespace soft

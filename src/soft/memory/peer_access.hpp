@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/memory/peer_access: checks the accesses of one connection's peer: the rights of its queue pair, the
-// keys that it has invalidated, and the regions themselves. A refused access is logged, and counted when it
-// looks like a guess.
+// keys that it has invalidated, and the regions themselves. A refused access is logged, and counted when
+// it looks like a guess.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -38,10 +38,10 @@ public:
 
     // Pins the memory of the peer's access. `refusal` names the access for the log; `read_request` is the
     // body of a read.
-    [[nodiscard]] Accepted<Pin> pin(const Access &access, const char *refusal,
-                                    std::span<const std::byte> read_request = {});
+    [[nodiscard]] OrRefusal<Pin> pin(const Access &access, const char *refusal,
+                                     std::span<const std::byte> read_request = {});
     // Invalidates a key for the peer.
-    [[nodiscard]] Accepted<> invalidate(std::uint32_t key);
+    [[nodiscard]] OrRefusal<> invalidate(std::uint32_t key);
 
     [[nodiscard]] const Asker &peer() const { return peer_; }
     // Returns the peer's address, for log lines.

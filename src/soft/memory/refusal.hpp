@@ -23,10 +23,11 @@ struct Refusal {
     std::span<const std::byte> read_request{};  // NOLINT(readability-redundant-member-init)
 };
 
+// What a segment of the peer led to, or why it is not served.
 template <typename T = void>
-using Accepted = std::expected<T, Refusal>;
+using OrRefusal = std::expected<T, Refusal>;
 
-[[nodiscard]] inline std::unexpected<Refusal> refused(const wire::Violation &violation) {
+[[nodiscard]] inline std::unexpected<Refusal> make_refusal(const wire::Violation &violation) {
     return std::unexpected{Refusal{.violation = violation}};
 }
 

@@ -48,16 +48,16 @@ bool Inbox::is_full() const {
     return message_ == Message::None && kept_.size() >= limits::max_unexpected_messages;
 }
 
-Accepted<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const {
+OrRefusal<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const {
     if (msn != next_msn_) {
-        return refused({"a send out of sequence", wire::terminate::untagged_msn});
+        return make_refusal({"a send out of sequence", wire::terminate::untagged_msn});
     }
     if (offset != bytes_) {
-        return refused(
+        return make_refusal(
             {"a segment of a send that does not follow the one before", wire::terminate::untagged_offset});
     }
     if (bytes_ + more > limits::max_message_bytes) {
-        return refused({"a send longer than the largest message", wire::terminate::untagged_too_long});
+        return make_refusal({"a send longer than the largest message", wire::terminate::untagged_too_long});
     }
     return {};
 }
@@ -85,21 +85,21 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     return true;
 }
 
-Accepted<> Inbox::message_arrived(const Arrival &arrival) {
+OrRefusal<> Inbox::message_arrived(const Arrival &arrival) {
     bytes_ = 0;
     ++next_msn_;
     if (std::exchange(message_, Message::None) == Message::Delivered) {
         if (!complete(IBV_WC_SUCCESS, arrival)) {
-            return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+            return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
         }
         return {};
     }
     kept_.back().complete = true;
     kept_.back().arrival = arrival;
-    return shared_ != nullptr ? deliver() : Accepted<>{};
+    return shared_ != nullptr ? deliver() : OrRefusal<>{};
 }
 
-Accepted<> Inbox::deliver() {
+OrRefusal<> Inbox::deliver() {
     const auto may_take = [this](const Kept &message) {
         return shared_ == nullptr || message.complete || message.bytes >= limits::shared_message_bytes;
     };
@@ -111,7 +111,7 @@ Accepted<> Inbox::deliver() {
     return {};
 }
 
-Accepted<> Inbox::deliver_oldest() {
+OrRefusal<> Inbox::deliver_oldest() {
     const Kept message = kept_.front();
     if (!message.complete) {
         message_ = Message::Delivered;
@@ -130,15 +130,15 @@ Accepted<> Inbox::deliver_oldest() {
     kept_bytes_.erase(kept_bytes_.begin(), kept_bytes_.begin() + message.bytes);
     kept_.erase(kept_.begin());
     if (message.complete && !complete(IBV_WC_SUCCESS, message.arrival)) {
-        return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+        return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
     }
     return {};
 }
 
-Accepted<> Inbox::receive_failed(ibv_wc_status status) {
+OrRefusal<> Inbox::receive_failed(ibv_wc_status status) {
     message_ = Message::None;
     if (!complete(status, {})) {
-        return refused({"a completion queue overrun", wire::terminate::local_catastrophic});
+        return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
     }
     const auto violation =
         status == IBV_WC_LOC_LEN_ERR

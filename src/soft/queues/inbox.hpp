@@ -63,7 +63,7 @@ public:
     [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_.size(); }
 
     // Checks that the segment is next in its message, or begins one.
-    [[nodiscard]] Accepted<> check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const;
+    [[nodiscard]] OrRefusal<> check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const;
     // Begins a message. It takes a receive if it may and there is one; otherwise it is kept.
     void begin(bool may_take);
     // Finds the memory of the receive for the message's bytes from `offset` on.
@@ -73,11 +73,11 @@ public:
     // Is called when a segment of the message is complete.
     void segment_arrived(std::size_t bytes) { bytes_ += static_cast<std::uint32_t>(bytes); }
     // Is called when the message is complete.
-    [[nodiscard]] Accepted<> message_arrived(const Arrival &arrival);
+    [[nodiscard]] OrRefusal<> message_arrived(const Arrival &arrival);
     // Gives posted receives to the kept messages.
-    [[nodiscard]] Accepted<> deliver();
+    [[nodiscard]] OrRefusal<> deliver();
     // Completes the current receive, which cannot be filled, with an error. The connection ends then.
-    [[nodiscard]] Accepted<> receive_failed(ibv_wc_status status);
+    [[nodiscard]] OrRefusal<> receive_failed(ibv_wc_status status);
 
     // Flushes the waiting receives after the connection's end. Of a shared queue it flushes only the receive
     // that is partly filled; the others do not belong to this connection.
@@ -92,7 +92,7 @@ private:
     };
 
     [[nodiscard]] bool take_receive();
-    [[nodiscard]] Accepted<> deliver_oldest();
+    [[nodiscard]] OrRefusal<> deliver_oldest();
     [[nodiscard]] bool complete(ibv_wc_status status, const Arrival &arrival);
 
     const ibv_qp &qp_;

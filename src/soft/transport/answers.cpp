@@ -6,7 +6,7 @@
 
 namespace soft {
 
-Accepted<std::uint64_t> Answers::begin_read(const wire::Segment &segment) {
+OrRefusal<std::uint64_t> Answers::begin_read(const wire::Segment &segment) {
     SendRequest *const request = sender_.oldest_awaiting();
     if (request != nullptr && request->opcode == IBV_WR_RDMA_READ) {
         const auto sink = sender_.sges_of(*request);
@@ -19,12 +19,13 @@ Accepted<std::uint64_t> Answers::begin_read(const wire::Segment &segment) {
             return request->received;
         }
     }
-    return refused({"a read response that does not fit the oldest read", wire::terminate::tagged_bounds});
+    return make_refusal(
+        {"a read response that does not fit the oldest read", wire::terminate::tagged_bounds});
 }
 
-Accepted<> Answers::aim(Target &target, std::uint64_t offset, std::size_t most_bytes) const {
+OrRefusal<> Answers::aim(Target &target, std::uint64_t offset, std::size_t most_bytes) const {
     if (target.aim_at(&domain_, sender_.sges_of(*reading_), offset, most_bytes) != IBV_WC_SUCCESS) {
-        return refused({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
+        return make_refusal({"the memory of a read was deregistered", wire::terminate::local_catastrophic});
     }
     return {};
 }
@@ -36,37 +37,37 @@ void Answers::finish_read(const wire::Segment &segment) {
     }
 }
 
-Accepted<> Answers::flush(const wire::Segment &segment, std::span<const std::byte> body) {
+OrRefusal<> Answers::flush(const wire::Segment &segment, std::span<const std::byte> body) {
     if (!body.empty()) {
-        return refused({"a FLUSH RESPONSE with a body", wire::terminate::untagged_too_long});
+        return make_refusal({"a FLUSH RESPONSE with a body", wire::terminate::untagged_too_long});
     }
     const bool in_sequence = segment.msn == next_msn_++;
     SendRequest *const request = sender_.oldest_awaiting();
     if (!in_sequence || request == nullptr || request->opcode != SOFTRDMA_WR_FLUSH) {
-        return refused({"an answer to a flush that nobody asked for", wire::terminate::untagged_msn});
+        return make_refusal({"an answer to a flush that nobody asked for", wire::terminate::untagged_msn});
     }
     sender_.answered(*request);
     return {};
 }
 
-Accepted<> Answers::atomic(const wire::Segment &segment, std::span<const std::byte> body) {
+OrRefusal<> Answers::atomic(const wire::Segment &segment, std::span<const std::byte> body) {
     const auto response = wire::decode_atomic_response(body);
     if (!response) {
-        return refused(response.error());
+        return make_refusal(response.error());
     }
     const bool in_sequence = segment.msn == next_msn_++;
     SendRequest *const request = sender_.oldest_awaiting();
     if (!in_sequence || request == nullptr || !is_atomic(request->opcode) ||
         request->immediate != response->identifier) {
-        return refused(
+        return make_refusal(
             {"an answer to an atomic operation that nobody asked for", wire::terminate::untagged_msn});
     }
     Target target;
     const auto *const original = reinterpret_cast<const std::byte *>(&response->original);
     if (target.aim_at(&domain_, sender_.sges_of(*request), 0, wire::atomic_bytes) != IBV_WC_SUCCESS ||
         target.fill(original) != target.count) {
-        return refused({"the memory for the answer to an atomic operation is not there",
-                        wire::terminate::local_catastrophic});
+        return make_refusal({"the memory for the answer to an atomic operation is not there",
+                             wire::terminate::local_catastrophic});
     }
     sender_.answered(*request);
     return {};

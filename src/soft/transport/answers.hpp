@@ -20,15 +20,15 @@ public:
     Answers(const ibv_pd &domain, Sender &sender) : domain_{domain}, sender_{sender} {}
 
     // Begins a segment of an answer to a read. Returns the offset of its payload.
-    [[nodiscard]] Accepted<std::uint64_t> begin_read(const wire::Segment &segment);
+    [[nodiscard]] OrRefusal<std::uint64_t> begin_read(const wire::Segment &segment);
     // Finds the memory of the read for the bytes from `offset` on.
-    [[nodiscard]] Accepted<> aim(Target &target, std::uint64_t offset, std::size_t most_bytes) const;
+    [[nodiscard]] OrRefusal<> aim(Target &target, std::uint64_t offset, std::size_t most_bytes) const;
     // Is called when the segment is complete.
     void finish_read(const wire::Segment &segment);
 
     // These take answers that fit into one segment.
-    [[nodiscard]] Accepted<> flush(const wire::Segment &segment, std::span<const std::byte> body);
-    [[nodiscard]] Accepted<> atomic(const wire::Segment &segment, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> flush(const wire::Segment &segment, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> atomic(const wire::Segment &segment, std::span<const std::byte> body);
 
 private:
     const ibv_pd &domain_;

@@ -83,7 +83,7 @@ Outcome<Link::Received> Receiver::fill() {
     if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
         !parts_.inbox.keeps()) {
         try {
-            const Accepted<Link::Received> got = fill_target();
+            const OrRefusal<Link::Received> got = fill_target();
             if (got) {
                 return *got;
             }
@@ -96,7 +96,7 @@ Outcome<Link::Received> Receiver::fill() {
     return incoming_.fill(*link_);
 }
 
-Accepted<Link::Received> Receiver::fill_target() {
+OrRefusal<Link::Received> Receiver::fill_target() {
     Target target;
     if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
         return std::unexpected{aimed.error()};
@@ -162,7 +162,7 @@ Outcome<bool> Receiver::begin_segment() {
     const wire::Segment &segment = incoming_.segment();
     const wire::Decoded<bool> whole = incoming_.can_begin();
     if (!whole) {
-        return or_broken(refused(whole.error()));
+        return or_broken(make_refusal(whole.error()));
     }
     if (!*whole) {
         return false;
@@ -191,7 +191,7 @@ Outcome<bool> Receiver::begin_segment() {
 // continues to send, and ignores the peer from then on. Its program may already have deregistered memory, and
 // the peer does not know that. So the bytes that the program sent before still arrive, and the peer cannot
 // guess keys, because all its further bytes are ignored.
-Outcome<bool> Receiver::or_broken(const Accepted<> &result) {
+Outcome<bool> Receiver::or_broken(const OrRefusal<> &result) {
     serves();
     if (result) {
         return true;
@@ -214,7 +214,7 @@ Broken Receiver::violation(const Refusal &refusal) const {
     return broken;
 }
 
-Accepted<> Receiver::begin_data() {
+OrRefusal<> Receiver::begin_data() {
     switch (incoming_.segment().opcode) {
         case wire::Opcode::Write:
             return begin_write();
@@ -231,14 +231,14 @@ Accepted<> Receiver::begin_data() {
 }
 
 // Takes a message that fits into one segment.
-Accepted<> Receiver::control_message(std::span<const std::byte> body) {
+OrRefusal<> Receiver::control_message(std::span<const std::byte> body) {
     const wire::Segment &segment = incoming_.segment();
     const bool may_follow = wire::is_tagged(segment.opcode) || wire::is_immediate(segment.opcode);
     if (!segment.last || (!may_follow && segment.offset != 0)) {
-        return refused({"a request or answer in several segments", wire::terminate::untagged_offset});
+        return make_refusal({"a request or answer in several segments", wire::terminate::untagged_offset});
     }
     if (segment.opcode > wire::Opcode::Terminate && !soft_peer_) {
-        return refused({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
+        return make_refusal({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
     }
     switch (segment.opcode) {
         case wire::Opcode::ReadRequest:

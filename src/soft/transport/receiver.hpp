@@ -84,26 +84,26 @@ private:
     [[nodiscard]] Outcome<> parse();
     [[nodiscard]] Outcome<bool> parse_one();
     [[nodiscard]] Outcome<bool> begin_segment();
-    [[nodiscard]] Outcome<bool> or_broken(const Accepted<> &result);
+    [[nodiscard]] Outcome<bool> or_broken(const OrRefusal<> &result);
     [[nodiscard]] Broken violation(const Refusal &refusal) const;
     [[nodiscard]] Outcome<Link::Received> fill();
-    [[nodiscard]] Accepted<Link::Received> fill_target();
-    [[nodiscard]] Accepted<> begin_data();
-    [[nodiscard]] Accepted<> control_message(std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<Link::Received> fill_target();
+    [[nodiscard]] OrRefusal<> begin_data();
+    [[nodiscard]] OrRefusal<> control_message(std::span<const std::byte> body);
     [[nodiscard]] Outcome<bool> terminated(std::span<const std::byte> body) const;
 
     // receiver_place.cpp
-    [[nodiscard]] Accepted<> place_buffered();
-    [[nodiscard]] Accepted<> aim(Target &target, std::size_t most_bytes);
+    [[nodiscard]] OrRefusal<> place_buffered();
+    [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);
-    [[nodiscard]] Accepted<> begin_write();
-    [[nodiscard]] Accepted<> atomic_write(std::span<const std::byte> payload);
+    [[nodiscard]] OrRefusal<> begin_write();
+    [[nodiscard]] OrRefusal<> atomic_write(std::span<const std::byte> payload);
 
     // receiver_message.cpp
-    [[nodiscard]] Accepted<> begin_message();
+    [[nodiscard]] OrRefusal<> begin_message();
     [[nodiscard]] bool may_take_receive() const;
-    [[nodiscard]] Accepted<> finish_message_segment();
-    [[nodiscard]] Accepted<> immediate_arrived(std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> finish_message_segment();
+    [[nodiscard]] OrRefusal<> immediate_arrived(std::span<const std::byte> body);
 
     // receiver_wait.cpp
     void stall();

@@ -9,7 +9,7 @@
 
 namespace soft {
 
-Accepted<> Receiver::begin_message() {
+OrRefusal<> Receiver::begin_message() {
     const wire::Segment &segment = incoming_.segment();
     Inbox &inbox = parts_.inbox;
     const std::size_t more = wire::is_send(segment.opcode) ? segment.payload_bytes : 0;
@@ -39,7 +39,7 @@ bool Receiver::may_take_receive() const {
             buffered + link_->unread_bytes() >= limits::shared_message_bytes);
 }
 
-Accepted<> Receiver::finish_message_segment() {
+OrRefusal<> Receiver::finish_message_segment() {
     const wire::Segment &segment = incoming_.segment();
     Inbox &inbox = parts_.inbox;
     inbox.segment_arrived(segment.payload_bytes);
@@ -63,16 +63,16 @@ Accepted<> Receiver::finish_message_segment() {
 }
 
 // Ends the send that is arriving. Without one, the immediate data belongs to the write before it.
-Accepted<> Receiver::immediate_arrived(std::span<const std::byte> body) {
+OrRefusal<> Receiver::immediate_arrived(std::span<const std::byte> body) {
     const auto immediate = wire::decode_immediate(body);
     if (!immediate) {
-        return refused(immediate.error());
+        return make_refusal(immediate.error());
     }
     Inbox &inbox = parts_.inbox;
     const bool of_a_write = !inbox.inside_message();
     if (of_a_write && (in_write_ || write_bytes_ > limits::max_message_bytes)) {
-        return refused({"immediate data inside a write, or behind one longer than the largest message",
-                        wire::terminate::operation_unspecified});
+        return make_refusal({"immediate data inside a write, or behind one longer than the largest message",
+                             wire::terminate::operation_unspecified});
     }
     if (const auto begun = begin_message(); !begun) {
         return begun;

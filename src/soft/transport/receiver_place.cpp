@@ -10,14 +10,14 @@
 namespace soft {
 
 // Finds up to most_bytes of memory for the next payload.
-Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
+OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     const wire::Segment &segment = incoming_.segment();
     if (segment.opcode == wire::Opcode::ReadResponse) {
         return answers_.aim(target, place_at_, most_bytes);
     }
     if (wire::is_send(segment.opcode)) {
         const ibv_wc_status status = parts_.inbox.aim(target, place_at_, most_bytes);
-        return status == IBV_WC_SUCCESS ? Accepted<>{} : parts_.inbox.receive_failed(status);
+        return status == IBV_WC_SUCCESS ? OrRefusal<>{} : parts_.inbox.receive_failed(status);
     }
     auto pin = parts_.access.pin({.by = parts_.access.peer(),
                                   .key = segment.stag,
@@ -33,7 +33,7 @@ Accepted<> Receiver::aim(Target &target, std::size_t most_bytes) {
 }
 
 // Places the payload that is in the buffer already.
-Accepted<> Receiver::place_buffered() {
+OrRefusal<> Receiver::place_buffered() {
     Inbox &inbox = parts_.inbox;
     while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
         const auto bytes = incoming_.buffered_payload();
@@ -73,7 +73,7 @@ void Receiver::placed(std::size_t bytes, const MemoryRegion *durable) {
     place_at_ += bytes;
 }
 
-Accepted<> Receiver::begin_write() {
+OrRefusal<> Receiver::begin_write() {
     const wire::Segment &segment = incoming_.segment();
     place_at_ = segment.offset;
     write_bytes_ = (in_write_ ? write_bytes_ : 0) + segment.payload_bytes;
@@ -89,10 +89,11 @@ Accepted<> Receiver::begin_write() {
     return aim(target, payload);
 }
 
-Accepted<> Receiver::atomic_write(std::span<const std::byte> payload) {
+OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {
     const wire::Segment &segment = incoming_.segment();
     if (payload.size() != wire::atomic_write_bytes || segment.offset % wire::atomic_write_bytes != 0) {
-        return refused({"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
+        return make_refusal(
+            {"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
     }
     const auto pin = parts_.access.pin({.by = parts_.access.peer(),
                                         .key = segment.stag,
@@ -108,7 +109,7 @@ Accepted<> Receiver::atomic_write(std::span<const std::byte> payload) {
     std::memcpy(&value, payload.data(), sizeof(value));
     std::byte *const to = region.at(segment.offset);
     if (reinterpret_cast<std::uintptr_t>(to) % sizeof(value) != 0) {
-        return refused(
+        return make_refusal(
             {"ATOMIC WRITE to memory that is not aligned", wire::terminate::operation_unspecified});
     }
     if (!persist::guarded_store(reinterpret_cast<std::uint64_t *>(to), value)) {

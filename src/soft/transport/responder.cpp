@@ -38,26 +38,26 @@ std::unexpected<Refusal> memory_vanished(const PeerAccess &access, const MemoryR
                   access.text().c_str(),
                   static_cast<const char *>(place) - static_cast<const char *>(region.addr), region.length,
                   region.addr, region.rkey);
-    return refused({"the memory of a region has vanished", wire::terminate::local_catastrophic});
+    return make_refusal({"the memory of a region has vanished", wire::terminate::local_catastrophic});
 }
 
-Accepted<> Responder::take_turn(std::uint32_t msn) {
+OrRefusal<> Responder::take_turn(std::uint32_t msn) {
     const bool room = !sender_.owes_all_it_may();
     if (msn != next_msn_) {
-        return refused({"a request out of sequence", wire::terminate::untagged_msn});
+        return make_refusal({"a request out of sequence", wire::terminate::untagged_msn});
     }
     ++next_msn_;
     if (!room) {
-        return refused({"more reads, flushes and atomic operations open than were agreed on",
-                        wire::terminate::untagged_no_buffer});
+        return make_refusal({"more reads, flushes and atomic operations open than were agreed on",
+                             wire::terminate::untagged_no_buffer});
     }
     return {};
 }
 
-Accepted<> Responder::read_requested(std::uint32_t msn, std::span<const std::byte> body) {
+OrRefusal<> Responder::read_requested(std::uint32_t msn, std::span<const std::byte> body) {
     const auto read = wire::decode_read_request(body);
     if (!read) {
-        return refused(read.error());
+        return make_refusal(read.error());
     }
     if (const auto turn = take_turn(msn); !turn) {
         return turn;
@@ -84,10 +84,10 @@ Accepted<> Responder::read_requested(std::uint32_t msn, std::span<const std::byt
     return {};
 }
 
-Accepted<> Responder::flush_requested(std::uint32_t msn, std::span<const std::byte> body) {
+OrRefusal<> Responder::flush_requested(std::uint32_t msn, std::span<const std::byte> body) {
     const auto flush = wire::decode_flush_request(body);
     if (!flush) {
-        return refused(flush.error());
+        return make_refusal(flush.error());
     }
     if (const auto turn = take_turn(msn); !turn) {
         return turn;
@@ -116,10 +116,10 @@ Accepted<> Responder::flush_requested(std::uint32_t msn, std::span<const std::by
     return {};
 }
 
-Accepted<> Responder::atomic_requested(std::uint32_t msn, std::span<const std::byte> body) {
+OrRefusal<> Responder::atomic_requested(std::uint32_t msn, std::span<const std::byte> body) {
     const auto request = wire::decode_atomic_request(body);
     if (!request) {
-        return refused(request.error());
+        return make_refusal(request.error());
     }
     if (const auto turn = take_turn(msn); !turn) {
         return turn;
@@ -136,7 +136,7 @@ Accepted<> Responder::atomic_requested(std::uint32_t msn, std::span<const std::b
     std::byte *const at = pin->region().at(request->offset);
     if (request->offset % wire::atomic_bytes != 0 ||
         reinterpret_cast<std::uintptr_t>(at) % wire::atomic_bytes != 0) {
-        return refused(
+        return make_refusal(
             {"an atomic operation on memory that is not aligned", wire::terminate::catastrophic_stream});
     }
     std::uint64_t original = 0;
@@ -157,7 +157,7 @@ void Responder::respond(const Response &response) {
     answer_due_ = true;
 }
 
-Accepted<> Responder::respond_when_durable(const Response &response) {
+OrRefusal<> Responder::respond_when_durable(const Response &response) {
     if (durability_.begin()) {
         parked_response_ = response;
         parked_ = true;
@@ -167,7 +167,7 @@ Accepted<> Responder::respond_when_durable(const Response &response) {
     return respond_if_durable(response);
 }
 
-Accepted<> Responder::unpark() {
+OrRefusal<> Responder::unpark() {
     parked_ = false;
     const auto responded = respond_if_durable(parked_response_);
     if (responded) {
@@ -176,9 +176,9 @@ Accepted<> Responder::unpark() {
     return responded;
 }
 
-Accepted<> Responder::respond_if_durable(const Response &response) {
+OrRefusal<> Responder::respond_if_durable(const Response &response) {
     if (durability_.error() != 0) {
-        return refused({"memory cannot be made durable", wire::terminate::local_catastrophic});
+        return make_refusal({"memory cannot be made durable", wire::terminate::local_catastrophic});
     }
     respond(response);
     return {};

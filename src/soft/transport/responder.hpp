@@ -20,22 +20,22 @@ public:
         : sender_{sender}, access_{access}, durability_{durability} {}
 
     // These take a request with number `msn`.
-    [[nodiscard]] Accepted<> read_requested(std::uint32_t msn, std::span<const std::byte> body);
-    [[nodiscard]] Accepted<> flush_requested(std::uint32_t msn, std::span<const std::byte> body);
-    [[nodiscard]] Accepted<> atomic_requested(std::uint32_t msn, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> read_requested(std::uint32_t msn, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> flush_requested(std::uint32_t msn, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> atomic_requested(std::uint32_t msn, std::span<const std::byte> body);
 
     // Returns whether an answer waits for a worker that makes bytes durable. Meanwhile no bytes are received.
     [[nodiscard]] bool parked() const { return parked_; }
     // Is called when the worker has finished and the connection has not ended.
-    [[nodiscard]] Accepted<> unpark();
+    [[nodiscard]] OrRefusal<> unpark();
     // Returns whether answers were added since the last call; then the sender can transmit.
     [[nodiscard]] bool take_answer_due() { return std::exchange(answer_due_, false); }
 
 private:
-    [[nodiscard]] Accepted<> take_turn(std::uint32_t msn);
+    [[nodiscard]] OrRefusal<> take_turn(std::uint32_t msn);
     void respond(const Response &response);
-    [[nodiscard]] Accepted<> respond_when_durable(const Response &response);
-    [[nodiscard]] Accepted<> respond_if_durable(const Response &response);
+    [[nodiscard]] OrRefusal<> respond_when_durable(const Response &response);
+    [[nodiscard]] OrRefusal<> respond_if_durable(const Response &response);
 
     Sender &sender_;
     PeerAccess &access_;
