@@ -284,28 +284,28 @@ std::unique_ptr<Event> EventChannel::withdraw_request(const EventCount &listener
     return gone;
 }
 
-void EventChannel::await(const Accepted &connection) {
+void EventChannel::await(const Awaited &connection) {
     const base::Lock lock{mutex_};
     awaited_.push_back(connection);
 }
 
-std::optional<EventChannel::Accepted> EventChannel::forget_awaited(std::uint32_t qp_num) {
+std::optional<EventChannel::Awaited> EventChannel::forget_awaited(std::uint32_t qp_num) {
     const base::Lock lock{mutex_};
-    const auto known = std::ranges::find(awaited_, qp_num, &Accepted::qp_num);
+    const auto known = std::ranges::find(awaited_, qp_num, &Awaited::qp_num);
     if (known == awaited_.end()) {
         return std::nullopt;
     }
-    const Accepted connection = *known;
+    const Awaited connection = *known;
     *known = awaited_.back();
     awaited_.pop_back();
     return connection;
 }
 
-std::vector<EventChannel::Accepted> EventChannel::awaited_from(Origin origin) {
-    std::vector<Accepted> some;
+std::vector<EventChannel::Awaited> EventChannel::awaited_from(Origin origin) {
+    std::vector<Awaited> some;
     const base::Lock lock{mutex_};
     std::ranges::copy_if(awaited_, std::back_inserter(some),
-                         [&](const Accepted &one) { return one.origin == origin; });
+                         [&](const Awaited &one) { return one.origin == origin; });
     return some;
 }
 

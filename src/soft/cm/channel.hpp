@@ -130,14 +130,14 @@ public:
 
     // A connection that an id of this channel accepted. It is established when the initiator's first FPDU
     // comes.
-    struct Accepted {
+    struct Awaited {
         std::uint32_t qp_num;
         Origin origin;
     };
-    void await(const Accepted &connection) EXCLUDES(mutex_);
+    void await(const Awaited &connection) EXCLUDES(mutex_);
     // Returns and removes a connection; nothing when it was not awaited.
-    std::optional<Accepted> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
-    [[nodiscard]] std::vector<Accepted> awaited_from(Origin origin) EXCLUDES(mutex_);
+    std::optional<Awaited> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
+    [[nodiscard]] std::vector<Awaited> awaited_from(Origin origin) EXCLUDES(mutex_);
 
 private:
     struct Leave {
@@ -155,7 +155,7 @@ private:
     base::Readable readable_ GUARDED_BY(mutex_);  // has fd; readable while there are events
     OutsideWait waiters_ GUARDED_BY(mutex_);
     EventQueue events_ GUARDED_BY(mutex_);
-    std::vector<Accepted> awaited_ GUARDED_BY(mutex_);
+    std::vector<Awaited> awaited_ GUARDED_BY(mutex_);
     const std::shared_ptr<Group> group_;
 };
 

@@ -135,7 +135,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         parameters_.ready_to_receive = reply.peer_to_peer && reply.rtr_write;
     }
     reply_data_.assign(reply.private_data.begin(), reply.private_data.end());
-    const InUse chosen = queue_pair();
+    const HeldQueuePair chosen = queue_pair();
     if (!chosen) {
         fail_to_connect(ECONNRESET);  // the program destroyed the queue pair meanwhile
         return;
@@ -172,7 +172,7 @@ base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, c
 }
 
 base::Result<void> TcpId::establish() {
-    const InUse connected = queue_pair();
+    const HeldQueuePair connected = queue_pair();
     if (qp != nullptr || state_.load() != State::Responded || !connected || !connected->idle()) {
         return base::failure(EINVAL);
     }

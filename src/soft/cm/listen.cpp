@@ -21,14 +21,14 @@ namespace soft {
 namespace {
 
 // Rejects a request that this device does not support, and returns whether it did.
-bool is_refused(Handshake &handshake, const wire::MpaFrame &request) {
-    const bool refused = request.markers || request.revision > 2;
-    if (refused) {
+bool reject_if_unsupported(Handshake &handshake, const wire::MpaFrame &request) {
+    const bool unsupported = request.markers || request.revision > 2;
+    if (unsupported) {
         BASE_LOG_PEER(Warning, "%s asks for %s: refused", tcp::text_of(handshake.peer()).c_str(),
                       request.markers ? "MPA markers" : "an MPA revision above 2");
         (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
     }
-    return refused;
+    return unsupported;
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ base::Result<CmId *> TcpId::adopt(EventChannel &channel, int fd, int flags, void
 // Here and below, the steps that need memory come first; without memory, the peer sees the end of its
 // connection.
 void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
-    if (is_refused(handshake, request)) {
+    if (reject_if_unsupported(handshake, request)) {
         return;
     }
     const Origin origin = origin_of(handshake.peer());
@@ -106,7 +106,7 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
                       tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
         return;
     }
-    look_at_accepted(origin);
+    look_at_awaited(origin);
     std::unique_ptr<TcpId> child{
         new TcpId{nullptr, context}};  // unless it is delivered, its destructor rejects the request
     auto made = request_event(*child, request);
@@ -124,11 +124,11 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
 }
 
 void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request) {
-    if (is_refused(handshake, request)) {
+    if (reject_if_unsupported(handshake, request)) {
         adoption_failed(EPROTO);
         return;
     }
-    look_at_accepted(origin_of(handshake.peer()));
+    look_at_awaited(origin_of(handshake.peer()));
     auto made = request_event(*this, request);
     if (!become(handshake, request)) {
         (void)TcpId::reject({});
@@ -163,14 +163,14 @@ bool TcpId::has_room_for_request(Origin origin) {
 // A client that connects again may have got ESTABLISHED for its earlier connection. Then the first FPDU of
 // that has come, and the program is told of it first. This waits for a thread that serves that connection
 // now.
-void TcpId::look_at_accepted(Origin origin) {
-    std::vector<EventChannel::Accepted> accepted;
+void TcpId::look_at_awaited(Origin origin) {
+    std::vector<EventChannel::Awaited> awaited;
     {
         const base::Lock lock{mutex_};
-        accepted = channel_->awaited_from(origin);
+        awaited = channel_->awaited_from(origin);
     }
-    for (const auto &one : accepted) {
-        if (const InUse connection{AnyQueuePair::find(one.qp_num)}) {
+    for (const auto &one : awaited) {
+        if (const HeldQueuePair connection{AnyQueuePair::find(one.qp_num)}) {
             connection->look_for_first_fpdu();
         }
     }

@@ -25,7 +25,7 @@ constexpr base::Milliseconds accept_again_after{100};
 // The time for the request of a peer that will be rejected, because it holds the spare descriptor meanwhile.
 constexpr base::Milliseconds rejected_request_timeout{1'000};
 
-bool is_out_of_descriptors(const base::Result<tcp::Accepted> &accepted) {
+bool is_out_of_descriptors(const base::Result<tcp::AcceptedSocket> &accepted) {
     return !accepted && (accepted.error().number == EMFILE || accepted.error().number == ENFILE);
 }
 
@@ -60,7 +60,7 @@ bool Listener::has_spare() {
 
 // The kernel looks for a descriptor before it looks for a connection. Without a free descriptor accept(2)
 // therefore fails also when no connection waits.
-base::Result<tcp::Accepted> Listener::accept_next() {
+base::Result<tcp::AcceptedSocket> Listener::accept_next() {
     if (!has_spare()) {
         return base::last_failure();
     }
@@ -99,7 +99,7 @@ void Listener::progress() {
 
 // A connection that has the spare descriptor is read only to be rejected, so that the peer gets the reason
 // and does not wait.
-void Listener::begin_accepted(tcp::Accepted accepted) {
+void Listener::begin_accepted(tcp::AcceptedSocket accepted) {
     const bool with_spare = !spare_;
     Handshake *const handshake = begin_handshake(std::move(accepted));
     if (!with_spare) {
@@ -110,7 +110,7 @@ void Listener::begin_accepted(tcp::Accepted accepted) {
     }
 }
 
-Handshake *Listener::begin_handshake(tcp::Accepted accepted) {
+Handshake *Listener::begin_handshake(tcp::AcceptedSocket accepted) {
     auto begun = Handshake::begin(*this, group_, std::move(accepted.socket), accepted.peer,
                                   Handshake::Role::Responder, nullptr);
     if (begun == nullptr) {

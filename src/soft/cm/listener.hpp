@@ -54,10 +54,10 @@ private:
     // Takes a spare descriptor, if it has none. Returns whether it has one now.
     bool has_spare() REQUIRES(group_->mutex());
     // Accepts the next connection, with the spare descriptor when there is no other.
-    [[nodiscard]] base::Result<tcp::Accepted> accept_next() REQUIRES(group_->mutex());
-    void begin_accepted(tcp::Accepted accepted) REQUIRES(group_->mutex());
+    [[nodiscard]] base::Result<tcp::AcceptedSocket> accept_next() REQUIRES(group_->mutex());
+    void begin_accepted(tcp::AcceptedSocket accepted) REQUIRES(group_->mutex());
     // Returns null when the peer is not served.
-    Handshake *begin_handshake(tcp::Accepted accepted) REQUIRES(group_->mutex());
+    Handshake *begin_handshake(tcp::AcceptedSocket accepted) REQUIRES(group_->mutex());
     void pause_accepting(int error) REQUIRES(group_->mutex());
     void resume_accepting() REQUIRES(group_->mutex());
     void end_oldest_handshake() REQUIRES(group_->mutex());

@@ -17,7 +17,7 @@ TcpId::~TcpId() {
     }
     listener_.reset();
     end_handshake();
-    if (const InUse connected = queue_pair()) {
+    if (const HeldQueuePair connected = queue_pair()) {
         connected->forget_owner(*this);
     }
     if (state_.load() == State::Requested && !TcpId::reject({})) {
@@ -62,19 +62,19 @@ int TcpId::connection_socket() const {
     return listener_ ? listener_->socket() : CmId::connection_socket();
 }
 
-TcpId::InUse::InUse(AnyQueuePair::Hold found) : hold_{std::move(found)} {
+TcpId::HeldQueuePair::HeldQueuePair(AnyQueuePair::Hold found) : hold_{std::move(found)} {
     if (hold_.get() != nullptr && hold_.get()->qp_base.qp_type == IBV_QPT_RC) {
         queue_pair_ = static_cast<QueuePair *>(hold_.get());
     }
 }
 
-TcpId::InUse TcpId::queue_pair() const {
-    return InUse{AnyQueuePair::find(qp_num_)};
+TcpId::HeldQueuePair TcpId::queue_pair() const {
+    return HeldQueuePair{AnyQueuePair::find(qp_num_)};
 }
 
-base::Result<TcpId::InUse> TcpId::choose_queue_pair(std::uint32_t number) {
+base::Result<TcpId::HeldQueuePair> TcpId::choose_queue_pair(std::uint32_t number) {
     const std::uint32_t before = std::exchange(qp_num_, qp == nullptr ? number : qp->qp_num);
-    InUse chosen = queue_pair();
+    HeldQueuePair chosen = queue_pair();
     if (!chosen || !chosen->idle()) {
         qp_num_ = before;
         return base::failure(EINVAL);
@@ -83,14 +83,14 @@ base::Result<TcpId::InUse> TcpId::choose_queue_pair(std::uint32_t number) {
 }
 
 base::Result<void> TcpId::disconnect_when_sent() {
-    if (const InUse connected = queue_pair(); !connected || !connected->disconnect_when_sent(*this)) {
+    if (const HeldQueuePair connected = queue_pair(); !connected || !connected->disconnect_when_sent(*this)) {
         return base::failure(EINVAL);
     }
     return {};
 }
 
 base::Result<void> TcpId::disconnect() {
-    if (const InUse connected = queue_pair(); !connected || !connected->disconnect(*this)) {
+    if (const HeldQueuePair connected = queue_pair(); !connected || !connected->disconnect(*this)) {
         return base::failure(EINVAL);
     }
     if (event != nullptr &&

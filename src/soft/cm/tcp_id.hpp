@@ -59,9 +59,9 @@ public:
 
 private:
     // The queue pair of a connection, which is not destroyed while this lives.
-    class InUse {
+    class HeldQueuePair {
     public:
-        explicit InUse(AnyQueuePair::Hold found);
+        explicit HeldQueuePair(AnyQueuePair::Hold found);
         explicit operator bool() const { return queue_pair_ != nullptr; }
         QueuePair *operator->() const { return queue_pair_; }
 
@@ -71,10 +71,10 @@ private:
     };
     // Returns the chosen queue pair; none when there is none, or it was destroyed, because a program may
     // destroy an id's own with ibv_destroy_qp.
-    [[nodiscard]] InUse queue_pair() const;
+    [[nodiscard]] HeldQueuePair queue_pair() const;
     // Chooses the queue pair of a connection that begins: the id's own, or the one with the number. Fails
     // with EINVAL, and changes nothing, when there is none, or it was connected before.
-    [[nodiscard]] base::Result<InUse> choose_queue_pair(std::uint32_t number);
+    [[nodiscard]] base::Result<HeldQueuePair> choose_queue_pair(std::uint32_t number);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
     void end_handshake();
     [[nodiscard]] int connection_socket() const override;
@@ -82,7 +82,7 @@ private:
     // Returns whether a request from an origin may wait for the program. Another request may be rejected for
     // it.
     [[nodiscard]] bool has_room_for_request(Origin origin);
-    void look_at_accepted(Origin origin);
+    void look_at_awaited(Origin origin);
     void adoption_failed(int error);
     // Makes this id the request that came on the handshake's link. Returns false when no device serves the
     // address that it came to (logged); then it must not be delivered.

@@ -128,7 +128,7 @@ base::Result<void> listen(int socket, int backlog) {
 
 // The address comes with the call, because the kernel no longer knows it for a connection that its peer has
 // reset.
-base::Result<Accepted> accept(int socket) {
+base::Result<AcceptedSocket> accept(int socket) {
     Address address{};
     socklen_t length = sizeof(address);
     base::Fd connection{
@@ -137,8 +137,8 @@ base::Result<Accepted> accept(int socket) {
         return base::last_failure();
     }
     set_connection_options(connection.get());
-    return Accepted{.socket = std::move(connection),
-                    .peer = copy_of(reinterpret_cast<const sockaddr &>(address))};
+    return AcceptedSocket{.socket = std::move(connection),
+                          .peer = copy_of(reinterpret_cast<const sockaddr &>(address))};
 }
 
 base::Result<base::Fd> adopted(int fd, bool borrow) {

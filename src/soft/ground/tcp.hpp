@@ -47,12 +47,13 @@ void set_service_type(int socket, std::uint8_t service_type);
 // Returns a socket that is bound to the address; port 0 takes a free one.
 [[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, const Options &options);
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
-// The next connection and its peer's address; EAGAIN when there is none.
-struct Accepted {
+// A connection that came to a listening socket.
+struct AcceptedSocket {
     base::Fd socket;
     Address peer;
 };
-[[nodiscard]] base::Result<Accepted> accept(int socket);
+// Returns the next connection. Fails with EAGAIN when there is none.
+[[nodiscard]] base::Result<AcceptedSocket> accept(int socket);
 // Makes a connected stream socket of the program ready to be served, with a descriptor of its own, or with fd
 // itself, borrowed. Fails with EINVAL for anything else.
 [[nodiscard]] base::Result<base::Fd> adopted(int fd, bool borrow);
