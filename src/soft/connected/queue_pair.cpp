@@ -45,7 +45,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
                  .access = access_,
                  .inbox = inbox_,
                  .durability = durability_,
-                 .hearer = *this}} {
+                 .owner = *this}} {
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->attach();
     }
@@ -117,7 +117,7 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
 }
 
 int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
-    const int error = (mask & IBV_QP_STATE) != 0 ? go_to(attributes, mask) : 0;
+    const int error = (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : 0;
     if (error == 0 && (mask & IBV_QP_ACCESS_FLAGS) != 0) {
         access_.grant(attributes.qp_access_flags);
     }
@@ -126,7 +126,7 @@ int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
 
 // The connection manager changes a queue pair's states up to RTS. Programs of rdma_cm ask for these states
 // too; the paths and packet numbers that they give have no meaning on this wire.
-int QueuePair::go_to(const ibv_qp_attr &attributes, int mask) {
+int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
     switch (attributes.qp_state) {
         case IBV_QPS_RESET:
         case IBV_QPS_INIT:

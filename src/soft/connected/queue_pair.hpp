@@ -39,7 +39,7 @@
 
 namespace soft {
 
-class QueuePair final : public AnyQueuePair, public Source, public TakesReceives, public HearsPeer {
+class QueuePair final : public AnyQueuePair, public Source, public TakesReceives, public ReceiverOwner {
 public:
     [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
     ~QueuePair() override;
@@ -101,7 +101,7 @@ private:
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
-    [[nodiscard]] int go_to(const ibv_qp_attr &attributes, int mask);
+    [[nodiscard]] int enter_state(const ibv_qp_attr &attributes, int mask);
     void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                           const ConnectionParameters &parameters, ConnectionOwner *owner)
         REQUIRES(group_->mutex());

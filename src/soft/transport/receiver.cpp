@@ -175,7 +175,7 @@ Outcome<bool> Receiver::begin_segment() {
     if (!peer_began_ && segment.opcode != wire::Opcode::Terminate) {
         peer_began_ = true;
         if (std::exchange(awaits_peer_, false)) {
-            parts_.hearer.peer_began();
+            parts_.owner.peer_began();
         }
         parts_.sender.allow();
     }

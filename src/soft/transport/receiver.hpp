@@ -23,14 +23,14 @@
 
 namespace soft {
 
-// Is told of the first segment that the peer promised, before the segment is processed. The caller holds the
-// group's lock.
-class HearsPeer {
+// The owner of a receiver: its function is called for the first segment that the peer promised, before the
+// segment is processed, with the group's lock held.
+class ReceiverOwner {
 public:
     virtual void peer_began() = 0;
 
 protected:
-    ~HearsPeer() = default;
+    ~ReceiverOwner() = default;
 };
 
 // The owner calls it with the group's lock held.
@@ -44,7 +44,7 @@ public:
         PeerAccess &access;
         Inbox &inbox;
         Durability &durability;
-        HearsPeer &hearer;
+        ReceiverOwner &owner;
     };
     explicit Receiver(const Parts &parts)
         : parts_{parts},

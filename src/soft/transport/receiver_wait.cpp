@@ -15,7 +15,7 @@ namespace soft {
 void Receiver::answer_and_watch() {
     serves();
     if (responder_.take_answer_due()) {
-        parts_.sender.transmit_now();
+        parts_.sender.transmit_ready();
     }
     const Inbox &inbox = parts_.inbox;
     if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&

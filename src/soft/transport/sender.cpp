@@ -243,7 +243,7 @@ Sender::Turn Sender::serve() {
             .gives_up_at = full_ ? link_->gives_up_at() : base::Clock::time_point::max()};
 }
 
-void Sender::transmit_now() {
+void Sender::transmit_ready() {
     const base::Lock lock{mutex_};
     transmit();
 }

@@ -80,8 +80,8 @@ public:
     };
     // Sends the segments that can be sent now.
     [[nodiscard]] Turn serve() EXCLUDES(mutex_);
-    // Sends what is ready, answers that are owed among it.
-    void transmit_now() EXCLUDES(mutex_);
+    // Sends the segments that can be sent now, answers that are owed among them.
+    void transmit_ready() EXCLUDES(mutex_);
     // Watches the link for reading, or not. With `ended`, the peer's end wakes the group while the link is
     // not read.
     void want_readable(bool wanted, bool ended) EXCLUDES(mutex_);
@@ -94,7 +94,7 @@ public:
 
     // ---- answers ----
     [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
-    // Adds an answer, which the next transmit_now() sends.
+    // Adds an answer, which the next transmit_ready() sends.
     void owe(const Response &response) EXCLUDES(mutex_);
     // Returns the request whose answer comes next; null when none is due. Only the thread that serves the
     // group retires it, so the pointer is valid as long as that thread has the group's lock.
