@@ -4,9 +4,10 @@
 //   cm/id_events.cpp where the events of an id go, and how a synchronous id waits for them
 //   cm/options.cpp   what can be set on an id
 //   cm/create.cpp    an id of the kind that its port space asks for
-//   cm/tcp_id.hpp    an id of RDMA_PS_TCP: connect.cpp has the initiator's side, listen.cpp how a request
-//                    becomes an id, respond.cpp how that is answered, wanted.hpp what a program asks for
-//   cm/listener.hpp  the part of it that listens: sockets, until their requests are whole
+//   cm/tcp_id.hpp    an id of RDMA_PS_TCP: tcp_id_connect.cpp has the initiator's side, tcp_id_listen.cpp
+//                    rdma_listen and how a request becomes an id, tcp_id_respond.cpp how that is answered,
+//                    wanted.hpp what a program asks for
+//   cm/listener.hpp  the part of it that listens: its socket, and connections until their requests are whole
 //   cm/handshake.hpp the MPA start-up of one link
 //   cm/meeting.hpp   how two processes of one host find each other, and change to a link through memory
 //   cm/rejection.hpp the reply that rejects a request

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tcp_id: see the header. connect.cpp, listen.cpp and respond.cpp have the start of a connection.
+// soft/cm/tcp_id: see the header. tcp_id_connect.cpp, tcp_id_listen.cpp and tcp_id_respond.cpp have the start
+// of a connection.
 #include "soft/cm/tcp_id.hpp"
 
 #include <cerrno>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: the responder's side, up to the request. Each MPA request becomes an id of its own, which the
-// program accepts or rejects (respond.cpp).
+// soft/cm/tcp_id_listen: the responder's side of an id of RDMA_PS_TCP: rdma_listen, and the MPA requests that
+// come. Each request becomes an id of its own, which the program accepts or rejects (tcp_id_respond.cpp).
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

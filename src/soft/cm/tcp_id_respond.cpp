@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: the responder's side, from the request on: the program accepts or rejects it.
+// soft/cm/tcp_id_respond: the responder's side from the request on: the program accepts or rejects it.
 #include <fcntl.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm: the initiator's side.
+// soft/cm/tcp_id_connect: the initiator's side of an id of RDMA_PS_TCP.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
