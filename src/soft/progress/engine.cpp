@@ -95,9 +95,9 @@ bool Engine::enrol(Group &group) {
         return false;
     }
     state.groups.emplace(group.engine_key_, group.weak_from_this());
-    Watched one;
+    TickedGroups one;
     one.emplace(group.engine_key_, group.weak_from_this());
-    group.unwatched_ = one.extract(one.begin());
+    group.tick_node_ = one.extract(one.begin());
     base::EndedThread::Earlier ended;
     if (!state.running) {
         ended = state.ended_thread.take();
@@ -119,17 +119,17 @@ void Engine::withdraw(Group &group) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
     (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
-    state.watched.erase(group.engine_key_);
+    state.ticked_groups.erase(group.engine_key_);
     state.groups.erase(group.engine_key_);
     if (state.groups.empty()) {
         eventfd_write(state.wake.get(), 1);  // the thread ends with the last group
     }
 }
 
-void Engine::watch(Group &group, bool fast) {
+void Engine::begin_ticks(Group &group, bool fast) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
-    state.watched.insert(std::move(group.unwatched_));  // no effect when it is watched already
+    state.ticked_groups.insert(std::move(group.tick_node_));  // no effect when it is among them already
     const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
         state.tick_ms = needed_ms;
@@ -147,41 +147,41 @@ void Engine::arm(Group &group, Group::Arm how) {
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 
-// Takes the next watched group after the key.
-std::shared_ptr<Group> Engine::take_watched(std::uint64_t &key) {
+// Takes the next group after the key of those that the tick looks at.
+std::shared_ptr<Group> Engine::take_ticked(std::uint64_t &key) {
     const base::Lock lock{state_->mutex};
-    Watched &watched = state_->watched;
-    for (auto next = watched.upper_bound(key); next != watched.end(); ++next) {
+    TickedGroups &groups = state_->ticked_groups;
+    for (auto next = groups.upper_bound(key); next != groups.end(); ++next) {
         key = next->first;
         if (auto group = next->second.lock()) {
-            group->unwatched_ = watched.extract(next);
+            group->tick_node_ = groups.extract(next);
             return group;
         }
     }
     return nullptr;
 }
 
-// Checks the watched groups, and returns how long the engine may sleep.
+// Looks at the groups that want ticks, and returns how long the engine may sleep.
 int Engine::tick(base::Clock::time_point now) {
     State &state = *state_;
     base::tell_withheld_lines(now, false);
     {
         const base::Lock lock{state.mutex};
-        state.tick_ms = -1;  // a group that wants to be watched from here on wakes the thread again
+        state.tick_ms = -1;  // a group that wants ticks from here on wakes the thread again
     }
     bool fast = false;
     std::uint64_t key = State::wake_key;
-    // Each group is taken out first, so that a group that wants to be watched again meanwhile is not lost.
-    while (const auto group = take_watched(key)) {
-        const Group::Watch watch = group->tick(now);
-        if (watch.needed) {
+    // Each group is taken out first, so that a group that wants ticks again meanwhile is not lost.
+    while (const auto group = take_ticked(key)) {
+        const Group::Ticks wanted = group->tick(now);
+        if (wanted.needed) {
             const base::Lock lock{state.mutex};
-            state.watched.insert(std::move(group->unwatched_));
+            state.ticked_groups.insert(std::move(group->tick_node_));
         }
-        fast = fast || watch.fast;
+        fast = fast || wanted.fast;
     }
     const base::Lock lock{state.mutex};
-    state.tick_ms = state.watched.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
+    state.tick_ms = state.ticked_groups.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
     return state.tick_ms;
 }
 
@@ -265,7 +265,7 @@ void Engine::run() {
         if (found.woken) {
             eventfd_t ignored = 0;
             (void)eventfd_read(state.wake.get(), &ignored);
-            timeout_ms = 0;  // a group is watched since the thread fell asleep
+            timeout_ms = 0;  // a group wants ticks since the thread fell asleep
         }
         if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
             timeout_ms = slow_tick_ms;

@@ -123,7 +123,7 @@ void Group::begin_outside() {
     ++outsiders_;
     ++looks_.count;
     arm(Arm::No);
-    watch(false);
+    want_ticks(false);
     begin_to_rely_or_cease();
 }
 
@@ -143,7 +143,7 @@ bool Group::is_left_to_outside() {
     looks_.known = looks_.count;
     looks_.known_since = base::Clock::now();
     arm(Arm::No);
-    watch(false);
+    want_ticks(false);
     return true;
 }
 
@@ -177,7 +177,7 @@ bool Group::has_ready_source() const {
     if (nudges_.any()) {
         return true;
     }
-    std::array<epoll_event, 3> events;  // two may be those of watch_also() and of nudges
+    std::array<epoll_event, 3> events;  // two may be those of add_descriptor() and of nudges
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
     const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
     return std::ranges::any_of(found, [](const epoll_event &event) { return event.data.ptr != nullptr; });

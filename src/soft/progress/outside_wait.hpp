@@ -24,8 +24,8 @@ public:
             if (!made) {
                 return std::unexpected{made.error()};
             }
-            if (auto watched = group.watch_also(made->fd()); !watched) {
-                return watched;
+            if (auto added = group.add_descriptor(made->fd()); !added) {
+                return added;
             }
             told_ = std::move(*made);
         }

@@ -113,7 +113,7 @@ void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
     source.unused_deadline_.value().first = deadline;
     timed_.insert(std::move(source.unused_deadline_));
     source.deadline_ = deadline;
-    watch(false);
+    want_ticks(false);
 }
 
 void Group::clear_deadline(Source &source) {
@@ -170,17 +170,13 @@ void Group::serve() {
 // Sources for which there is no place stay nudged.
 std::size_t Group::take_nudged(std::span<Source *> to) {
     std::size_t count = 0;
-    Source *source = nudges_.take_all();
-    while (source != nullptr) {
-        Source *const next = source->nudge_.next;
-        source->nudge_.given.store(false, std::memory_order_release);
+    take_all_nudged([&](Source &source) {
         if (count < to.size()) {
-            to[count++] = source;
+            to[count++] = &source;
         } else {
-            nudge(*source);
+            nudge(source);
         }
-        source = next;
-    }
+    });
     return count;
 }
 
@@ -188,13 +184,21 @@ void Group::forget_nudge(Source &source) {
     if (!source.nudge_.given.load(std::memory_order_acquire)) {
         return;
     }
-    for (Source *one = nudges_.take_all(); one != nullptr;) {
-        Source *const next = one->nudge_.next;
-        one->nudge_.given.store(false, std::memory_order_release);
-        if (one != &source) {
-            nudge(*one);
+    take_all_nudged([&](Source &one) {
+        if (&one != &source) {
+            nudge(one);
         }
-        one = next;
+    });
+}
+
+// Takes all sources out of the list of nudges, and calls use() for each, which may nudge it again.
+void Group::take_all_nudged(const auto &use) {
+    Source *source = nudges_.take_all();
+    while (source != nullptr) {
+        Source *const next = source->nudge_.next;
+        source->nudge_.given.store(false, std::memory_order_release);
+        use(*source);
+        source = next;
     }
 }
 
@@ -203,7 +207,7 @@ base::Result<void> Group::allow_nudges() {
     if (nudges_.is_open()) {
         return {};
     }
-    return nudges_.open() ? watch_also(nudges_.fd()) : base::Result<void>{base::last_failure()};
+    return nudges_.open() ? add_descriptor(nudges_.fd()) : base::Result<void>{base::last_failure()};
 }
 
 void Group::let_rest(Source &source) {
@@ -254,7 +258,7 @@ void Group::hand_over() {
     }
 }
 
-base::Result<void> Group::watch_also(int fd) const {
+base::Result<void> Group::add_descriptor(int fd) const {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
         return base::last_failure();
@@ -278,13 +282,13 @@ void Group::serve_for_engine() {
             arm(Arm::Once);
         }
     } else if (has_ready_source()) {
-        watch(false);
+        want_ticks(false);
     }
 }
 
 // The thread that has the lock serves the group; to wait for the lock would cost that thread a system call
 // and its processor. Deadlines, which are not exact, wait too, but not for ever.
-Group::Watch Group::tick(base::Clock::time_point now) {
+Group::Ticks Group::tick(base::Clock::time_point now) {
     if (!mutex_.try_lock()) {
         if (++missed_ticks_ < most_missed_ticks) {
             return {.needed = true, .fast = true};
@@ -313,8 +317,8 @@ Group::Watch Group::tick(base::Clock::time_point now) {
     due_ = {};
     const bool looks_again = look_after_outside(now);
     fast_ = claimed_;
-    watched_ = fast_ || looks_again || !timed_.empty();
-    return {.needed = watched_, .fast = fast_};
+    wants_ticks_ = fast_ || looks_again || !timed_.empty();
+    return {.needed = wants_ticks_, .fast = fast_};
 }
 
 // Is called by the engine. When the last count is not old enough, it continues that count and returns the
@@ -332,16 +336,16 @@ void Group::claim() {
     if (!claimed_) {
         claimed_ = true;
         arm(Arm::No);
-        watch(true);
+        want_ticks(true);
         begin_to_rely_or_cease();
     }
 }
 
-void Group::watch(bool fast) {
-    if (!watched_ || (fast && !fast_)) {
-        watched_ = true;
+void Group::want_ticks(bool fast) {
+    if (!wants_ticks_ || (fast && !fast_)) {
+        wants_ticks_ = true;
         fast_ = fast_ || fast;
-        Engine::instance().watch(*this, fast);
+        Engine::instance().begin_ticks(*this, fast);
     }
 }
 

@@ -42,7 +42,8 @@ namespace soft {
 class Group;
 class Source;
 using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
-using Watched = std::map<std::uint64_t, std::weak_ptr<Group>>;
+// The groups that the engine's tick looks at, by their keys.
+using TickedGroups = std::map<std::uint64_t, std::weak_ptr<Group>>;
 
 // The owner of a socket, or of a deadline alone, that a group serves. progress() and expire() run with the
 // group's lock held and do not block.
@@ -129,7 +130,7 @@ public:
     [[nodiscard]] int fd() const { return epoll_.get(); }
     // Makes another descriptor, which belongs to no source, make fd() readable too. It is watched until it is
     // closed.
-    [[nodiscard]] base::Result<void> watch_also(int fd) const;
+    [[nodiscard]] base::Result<void> add_descriptor(int fd) const;
 
 private:
     friend class Engine;
@@ -153,6 +154,7 @@ private:
     void serve() REQUIRES(mutex_);
     [[nodiscard]] std::size_t take_nudged(std::span<Source *> to) REQUIRES(mutex_);
     void forget_nudge(Source &source) REQUIRES(mutex_);
+    void take_all_nudged(const auto &use) REQUIRES(mutex_);
     void begin_to_rely_or_cease() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
@@ -163,21 +165,23 @@ private:
     [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);
     [[nodiscard]] bool look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
     [[nodiscard]] bool has_ready_source() const REQUIRES(mutex_);
-    // The engine has to come back while this is true; soon, with `fast`, when a poller may have stopped.
-    struct Watch {
+    // Whether the engine's tick has to look at the group again; soon, with `fast`, when a poller may have
+    // stopped.
+    struct Ticks {
         bool needed;
         bool fast;
     };
-    Watch tick(base::Clock::time_point now) EXCLUDES(mutex_);
+    Ticks tick(base::Clock::time_point now) EXCLUDES(mutex_);
     [[nodiscard]] bool is_looked_at_often(base::Clock::time_point now) REQUIRES(mutex_);
     void claim() REQUIRES(mutex_);
-    void watch(bool fast) REQUIRES(mutex_);
+    void want_ticks(bool fast) REQUIRES(mutex_);
     void arm(Arm how) REQUIRES(mutex_);
 
     const base::Fd epoll_;
     base::Mutex mutex_;             // held during the progress() of all sources
     std::uint64_t engine_key_ = 0;  // set before another thread knows the group
-    Watched::node_type unwatched_;  // used while the engine does not watch it; guarded by the engine's lock
+    TickedGroups::node_type
+        tick_node_;  // its entry there while it wants no ticks; guarded by the engine's lock
     std::vector<Source *> sources_ GUARDED_BY(mutex_);
     std::span<Source *> due_ GUARDED_BY(
         mutex_);  // during a turn: the sources that it looks at; null in place of those removed since
@@ -187,7 +191,7 @@ private:
     Arm armed_ GUARDED_BY(mutex_) = Arm::No;
     bool claimed_ GUARDED_BY(mutex_) = false;             // a poller serves it
     bool claimed_since_tick_ GUARDED_BY(mutex_) = false;  // claimed, or claimed again, since the last tick
-    bool watched_ GUARDED_BY(mutex_) = false;             // the engine's tick looks at it
+    bool wants_ticks_ GUARDED_BY(mutex_) = false;         // the engine's tick looks at it
     bool fast_ GUARDED_BY(mutex_) = false;  // the tick comes soon, because a poller may have stopped
     Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
     unsigned sleepers_ GUARDED_BY(mutex_) = 0;  // threads in wait()
@@ -230,8 +234,8 @@ private:
     Engine();
     bool enrol(Group &group);
     void withdraw(Group &group);
-    void watch(Group &group, bool fast);
-    [[nodiscard]] std::shared_ptr<Group> take_watched(std::uint64_t &key);
+    void begin_ticks(Group &group, bool fast);
+    [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
     void arm(Group &group, Group::Arm how);
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);

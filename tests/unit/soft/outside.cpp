@@ -102,7 +102,7 @@ void nor_does_one_that_takes_nothing(void **) {
     Listener listener;
     auto told = base::Readable::create();
     assert_true(told.has_value());
-    assert_true(listener.group().watch_also(told->fd()).has_value());
+    assert_true(listener.group().add_descriptor(told->fd()).has_value());
     listener.group().begin_outside();
     speak_and_wait(listener, yield);
     told->set(true);
