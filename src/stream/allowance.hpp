@@ -20,7 +20,7 @@ namespace stream {
 class Allowance {
 public:
     // credits and first are what the peer's Hello says.
-    Allowance(std::uint16_t credits, const Target &first)
+    Allowance(std::uint16_t credits, const KeyedMemory &first)
         : given_{credits}, limit_{credits}, open_{{first}} {}
 
     // The peer lets us send up to this message. False: the peer takes credits back, or claims to have taken
@@ -35,11 +35,11 @@ public:
     }
     // The peer has opened a window, behind those it opened before. False: this cannot be a window, or is one
     // too many.
-    [[nodiscard]] bool open(const Target &window) {
+    [[nodiscard]] bool open(const KeyedMemory &window) {
         if (window.length == 0 || !is_memory(window.address, window.length)) {
             return false;
         }
-        for (Target &place : open_) {
+        for (KeyedMemory &place : open_) {
             if (place.length == 0) {
                 place = window;
                 return true;
@@ -53,9 +53,9 @@ public:
     // Returns how many bytes the next message may have.
     [[nodiscard]] std::uint32_t room() const { return has_credit() ? open_.front().length : 0; }
     // Takes the place of a message of `bytes` bytes: at least 1, at most room().
-    Target take(std::uint32_t bytes) {
-        Target &window = open_.front();
-        const Target place{.address = window.address, .key = window.key, .length = bytes};
+    KeyedMemory take(std::uint32_t bytes) {
+        KeyedMemory &window = open_.front();
+        const KeyedMemory place{.address = window.address, .key = window.key, .length = bytes};
         window.address += bytes;
         window.length -= bytes;
         if (window.length == 0) [[unlikely]] {
@@ -71,7 +71,7 @@ private:
     std::uint16_t given_;
     std::uint16_t limit_;
     std::uint16_t sent_ = 0;
-    std::array<Target, windows> open_;  // the oldest first; behind the last are some without a length
+    std::array<KeyedMemory, windows> open_;  // the oldest first; behind the last are some without a length
 };
 
 }  // namespace stream

@@ -72,10 +72,10 @@ base::Result<void> Outgoing::map(void *begin, std::size_t bytes, bool for_peer, 
         return {};
     }
     Slot slot{.offset = offset,
-              .target = {.address = reinterpret_cast<std::uintptr_t>(begin),
+              .memory = {.address = reinterpret_cast<std::uintptr_t>(begin),
                          .key = 0,
                          .length = static_cast<std::uint32_t>(bytes)}};
-    if (result = rpma_mr_get_key(registered, &slot.target.key); result != 0) {
+    if (result = rpma_mr_get_key(registered, &slot.memory.key); result != 0) {
         return failure_of(result);
     }
     own_maps_.add(begin, bytes, std::move(memory), slot);
@@ -108,7 +108,7 @@ int Outgoing::tell_mappings() {
     return 0;
 }
 
-Outgoing::Sent Outgoing::write(const iovec &from, std::size_t skip, Target to) {
+Outgoing::Sent Outgoing::write(const iovec &from, std::size_t skip, KeyedMemory to) {
     // As with data, the peer learns of our mappings first. A write here takes no window and no credit.
     const std::size_t room = own_maps_.has_news() ? 0 : posted_.room(2);
     to.length = static_cast<std::uint32_t>(

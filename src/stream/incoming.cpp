@@ -22,11 +22,11 @@ bool Incoming::take_slot(std::uint32_t index) {
     const auto *const entry = reinterpret_cast<const std::uint64_t *>(common_.memory.slot(index));
     Slot slot;
     slot.offset = peer_wrote<std::uint64_t>(&entry[0]);
-    slot.target.address = peer_wrote<std::uint64_t>(&entry[1]);
+    slot.memory.address = peer_wrote<std::uint64_t>(&entry[1]);
     const auto rest = peer_wrote<std::uint64_t>(&entry[2]);
     const auto [key, length] = std::bit_cast<std::array<std::uint32_t, 2>>(rest);
-    slot.target.key = key;
-    slot.target.length = length;
+    slot.memory.key = key;
+    slot.memory.length = length;
     return peer_maps_.set(index, slot);
 }
 

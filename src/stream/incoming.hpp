@@ -73,7 +73,9 @@ public:
     // slot, or no credit for it.
     [[nodiscard]] bool take_slot(std::uint32_t index);
     // Works like PeerMaps::find().
-    [[nodiscard]] std::optional<Target> find(std::uint64_t offset) const { return peer_maps_.find(offset); }
+    [[nodiscard]] std::optional<KeyedMemory> find(std::uint64_t offset) const {
+        return peer_maps_.find(offset);
+    }
 
     [[nodiscard]] std::size_t readable() const { return unread_.readable(); }
     [[nodiscard]] bool is_full() const { return unread_.is_full(); }

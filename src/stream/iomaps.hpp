@@ -27,7 +27,7 @@ public:
 
     // Takes a slot that the peer has written. False: there is no such slot, or no such memory.
     [[nodiscard]] bool set(std::uint32_t index, const Slot &slot) {
-        const Target &memory = slot.target;
+        const KeyedMemory &memory = slot.memory;
         if (index >= slots_ || (memory.length != 0 && (memory.address == 0 || !is_memory(slot)))) {
             return false;
         }
@@ -40,7 +40,7 @@ public:
 
     // Finds the byte at an offset: where it is, and how many bytes follow it there. Where mappings overlap
     // the youngest counts: the peer may have ended the others.
-    [[nodiscard]] std::optional<Target> find(std::uint64_t offset) const {
+    [[nodiscard]] std::optional<KeyedMemory> find(std::uint64_t offset) const {
         std::uint64_t end = UINT64_MAX;
         for (const Map &map : std::views::reverse(maps_)) {
             const auto &[begin, memory] = map.slot;
@@ -49,9 +49,9 @@ public:
             } else if (offset - begin < memory.length) {
                 const std::uint64_t skip = offset - begin;
                 const std::uint64_t left = std::min(memory.length - skip, end - offset);
-                return Target{.address = memory.address + skip,
-                              .key = memory.key,
-                              .length = static_cast<std::uint32_t>(left)};
+                return KeyedMemory{.address = memory.address + skip,
+                                   .key = memory.key,
+                                   .length = static_cast<std::uint32_t>(left)};
             }
         }
         return std::nullopt;
@@ -63,8 +63,8 @@ private:
         Slot slot;
     };
     [[nodiscard]] static bool is_memory(const Slot &slot) {
-        return stream::is_memory(slot.offset, slot.target.length) &&
-               stream::is_memory(slot.target.address, slot.target.length);
+        return stream::is_memory(slot.offset, slot.memory.length) &&
+               stream::is_memory(slot.memory.address, slot.memory.length);
     }
 
     std::uint32_t slots_;
@@ -108,7 +108,7 @@ public:
         if (index) {
             free_.push_back(*index);
             Slot empty = told_[*index].slot;
-            empty.target.length = 0;
+            empty.memory.length = 0;
             change(*index, empty);
         }
         return true;
@@ -128,8 +128,8 @@ public:
     [[nodiscard]] News take_news() {
         const std::uint32_t index = news_.front();
         Told &told = told_[index];
-        if (told.known.target.length != 0 && told.slot.target.length != 0) {
-            told.known.target.length = 0;
+        if (told.known.memory.length != 0 && told.slot.memory.length != 0) {
+            told.known.memory.length = 0;
             return {.index = index, .slot = told.known};
         }
         news_.pop_front();

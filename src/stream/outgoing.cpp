@@ -63,7 +63,7 @@ Outgoing::Sent Outgoing::send(std::span<const iovec> parts) {
 
 // Posts bytes from skip on, as many as the peer's memory takes. tells: as a message, which the peer is told
 // of.
-int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells) {
+int Outgoing::put(std::span<const iovec> parts, std::size_t skip, KeyedMemory to, bool tells) {
     const void *const piece =
         to.length <= common_.settings.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
     if (piece == nullptr) {
@@ -83,7 +83,7 @@ int Outgoing::put(std::span<const iovec> parts, std::size_t skip, Target to, boo
 // Does the same for bytes that are in several parts, or too many for the device to take. The soft device
 // takes the parts of a message when they are together in the scratch; over a device of the kernel the bytes
 // are copied into the send buffer.
-[[gnu::noinline]] int Outgoing::put_copied(std::span<const iovec> parts, std::size_t skip, Target to,
+[[gnu::noinline]] int Outgoing::put_copied(std::span<const iovec> parts, std::size_t skip, KeyedMemory to,
                                            bool tells) {
     const std::size_t bytes = to.length;
     if (sends_in_place(common_.device)) {
@@ -146,7 +146,7 @@ bool Outgoing::take_update(std::uint16_t limit) {
     if (!allowance_.extend(limit)) {
         return false;
     }
-    Target window;
+    KeyedMemory window;
     auto found = WindowList::Found::None;
     while ((found = granted_.take(common_.memory.windows_list(), window)) == WindowList::Found::Window) {
         if (!allowance_.open(window)) {

@@ -88,7 +88,7 @@ public:
     // Sends bytes, as many as there is room for.
     [[nodiscard]] Sent send(std::span<const iovec> parts);
     // Writes bytes from skip on into memory that the peer has mapped, as many as there is room for.
-    [[nodiscard]] Sent write(const iovec &from, std::size_t skip, Target to);
+    [[nodiscard]] Sent write(const iovec &from, std::size_t skip, KeyedMemory to);
 
     [[nodiscard]] bool has_place_for_control() const { return posted_.has_place(places_of(0)); }
     [[nodiscard]] int send_control(Control control);
@@ -117,9 +117,9 @@ private:
                                                                     : std::max<std::size_t>(writes, 1));
     }
     void prepare_message();
-    [[nodiscard]] int post_message(const void *bytes, const Target &to);
-    [[nodiscard]] int put(std::span<const iovec> parts, std::size_t skip, Target to, bool tells);
-    [[nodiscard]] int put_copied(std::span<const iovec> parts, std::size_t skip, Target to, bool tells);
+    [[nodiscard]] int post_message(const void *bytes, const KeyedMemory &to);
+    [[nodiscard]] int put(std::span<const iovec> parts, std::size_t skip, KeyedMemory to, bool tells);
+    [[nodiscard]] int put_copied(std::span<const iovec> parts, std::size_t skip, KeyedMemory to, bool tells);
     [[nodiscard]] int post(std::span<rpma_op> writes_and_room, std::size_t bytes,
                            std::optional<std::uint32_t> word);
     // Posts a message of these operations. They take `bytes` bytes of the send buffer.
@@ -148,7 +148,7 @@ private:
     SendRing posted_;
     OwnMaps own_maps_;
     // The peer's list, the entry of it that is written next, and how the peer reads it.
-    const Target peer_list_;
+    const KeyedMemory peer_list_;
     std::uint32_t peer_window_ = 1;
     const std::endian peer_order_;
     const bool peer_counts_slots_;
@@ -162,7 +162,7 @@ private:
 
 // Posts a message of bytes that the device takes during the post. It changes what prepare_message() has
 // prepared, because most messages are like this.
-[[gnu::always_inline]] inline int Outgoing::post_message(const void *bytes, const Target &to) {
+[[gnu::always_inline]] inline int Outgoing::post_message(const void *bytes, const KeyedMemory &to) {
     message_word_ = encode(Op::Data, to.length);
     rpma_op &write = message_[0];
     write.bytes = bytes;

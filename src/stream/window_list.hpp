@@ -21,7 +21,7 @@ public:
 
     enum class Found : std::uint8_t { None, Window, Nonsense };
     // Takes the next window out of the list, if it is there. `entries` is aligned for 8 bytes.
-    [[nodiscard]] Found take(std::byte *entries, Target &window) {
+    [[nodiscard]] Found take(std::byte *entries, KeyedMemory &window) {
         std::byte *const entry = entries + next_ * window_bytes;
         auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
         // The length is read first, because the device writes it last.

@@ -25,24 +25,24 @@ std::array<std::byte, Size> written(Write write) {
     return bytes;
 }
 
-void put(base::Writer &writer, const Target &target, std::endian order) {
+void put(base::Writer &writer, const KeyedMemory &memory, std::endian order) {
     if (order == std::endian::big) {
-        writer.big(target.address);
-        writer.big(target.key);
-        writer.big(target.length);
+        writer.big(memory.address);
+        writer.big(memory.key);
+        writer.big(memory.length);
     } else {
-        writer.little(target.address);
-        writer.little(target.key);
-        writer.little(target.length);
+        writer.little(memory.address);
+        writer.little(memory.key);
+        writer.little(memory.length);
     }
 }
 
-Target take(base::Reader &reader) {
-    Target target;
-    target.address = reader.big<std::uint64_t>();
-    target.key = reader.big<std::uint32_t>();
-    target.length = reader.big<std::uint32_t>();
-    return target;
+KeyedMemory take(base::Reader &reader) {
+    KeyedMemory memory;
+    memory.address = reader.big<std::uint64_t>();
+    memory.key = reader.big<std::uint32_t>();
+    memory.length = reader.big<std::uint32_t>();
+    return memory;
 }
 
 bool is_possible(const Hello &hello) {
@@ -99,8 +99,8 @@ std::uint32_t from_scale(std::uint8_t code) {
     return code <= scale_limit ? code : (code & (scale_limit - 1)) << 8;
 }
 
-std::array<std::byte, window_bytes> encode_window(const Target &target, std::endian order) {
-    return written<window_bytes>([&](base::Writer &writer) { put(writer, target, order); });
+std::array<std::byte, window_bytes> encode_window(const KeyedMemory &memory, std::endian order) {
+    return written<window_bytes>([&](base::Writer &writer) { put(writer, memory, order); });
 }
 
 std::array<std::byte, slot_bytes> encode_slot(const Slot &slot, std::endian order) {
@@ -110,7 +110,7 @@ std::array<std::byte, slot_bytes> encode_slot(const Slot &slot, std::endian orde
         } else {
             writer.little(slot.offset);
         }
-        put(writer, slot.target, order);
+        put(writer, slot.memory, order);
     });
 }
 

@@ -47,13 +47,13 @@ inline constexpr std::size_t word_bytes = 4;
 inline constexpr std::uint32_t windows = 2;
 static_assert(window_bytes % alignof(std::uint64_t) == 0 && slot_bytes % alignof(std::uint64_t) == 0);
 
-// Memory of one end, as the other names it. A list's length is a number of windows.
-struct Target {
+// Memory of one end with the key by which the other names it. A list's length is a number of windows.
+struct KeyedMemory {
     std::uint64_t address = 0;
     std::uint32_t key = 0;
     std::uint32_t length = 0;
 
-    friend bool operator==(const Target &, const Target &) = default;
+    friend bool operator==(const KeyedMemory &, const KeyedMemory &) = default;
 };
 
 // Both ends tell each other this before the first byte.
@@ -62,8 +62,8 @@ struct Hello {
     bool counts_slots = true;
     std::uint16_t credits = 0;
     std::uint32_t slots = 0;
-    Target list;
-    Target data;
+    KeyedMemory list;
+    KeyedMemory data;
 
     friend bool operator==(const Hello &, const Hello &) = default;
 };
@@ -105,11 +105,11 @@ inline constexpr std::uint32_t max_value = (std::uint32_t{1} << 29) - 1;
 }
 
 // order is that of the end that will read it.
-[[nodiscard]] std::array<std::byte, window_bytes> encode_window(const Target &target, std::endian order);
+[[nodiscard]] std::array<std::byte, window_bytes> encode_window(const KeyedMemory &memory, std::endian order);
 
 struct Slot {
     std::uint64_t offset = 0;
-    Target target;
+    KeyedMemory memory;
 
     friend bool operator==(const Slot &, const Slot &) = default;
 };

@@ -95,7 +95,7 @@ private:
         return true;
     }
     bool take_windows() {
-        Target window;
+        KeyedMemory window;
         while (true) {
             const auto found = granted_.take(list_.data(), window);
             if (found != WindowList::Found::Window) {
@@ -111,7 +111,7 @@ private:
         Slot slot;
         const std::byte *const entry = list_.data() + windows * window_bytes + index * slot_bytes;
         std::memcpy(&slot.offset, entry, sizeof(slot.offset));
-        std::memcpy(&slot.target, entry + sizeof(slot.offset), sizeof(slot.target));
+        std::memcpy(&slot.memory, entry + sizeof(slot.offset), sizeof(slot.memory));
         return maps_.set(index, slot);
     }
     // Has the peer write at any place in the list.
@@ -146,7 +146,7 @@ private:
             return;
         }
         require(allowance_.has_credit(), "room only with a credit");
-        const Target to = allowance_.take(bytes);
+        const KeyedMemory to = allowance_.take(bytes);
         require(to.length == bytes && is_memory(to.address, bytes), "what is sent goes to memory");
     }
     void find(std::uint64_t offset) {

@@ -180,8 +180,8 @@ private:
     const base::Fd epoll_;
     base::Mutex mutex_;             // held during the progress() of all sources
     std::uint64_t engine_key_ = 0;  // set before another thread knows the group
-    TickedGroups::node_type
-        tick_node_;  // its entry there while it wants no ticks; guarded by the engine's lock
+    // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
+    TickedGroups::node_type tick_node_;
     std::vector<Source *> sources_ GUARDED_BY(mutex_);
     std::span<Source *> due_ GUARDED_BY(
         mutex_);  // during a turn: the sources that it looks at; null in place of those removed since

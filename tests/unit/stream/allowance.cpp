@@ -8,17 +8,17 @@ namespace {
 
 using namespace stream;
 
-constexpr Target first{.address = 0x1000, .key = 7, .length = 100};
-constexpr Target second{.address = 0x1064, .key = 7, .length = 100};
+constexpr KeyedMemory first{.address = 0x1000, .key = 7, .length = 100};
+constexpr KeyedMemory second{.address = 0x1064, .key = 7, .length = 100};
 
 void bytes_go_where_the_windows_are(void **) {
     Allowance allowance{4, first};
     assert_true(allowance.open(second));
     assert_int_equal(allowance.room(), 100);
-    assert_true(allowance.take(60) == (Target{.address = 0x1000, .key = 7, .length = 60}));
+    assert_true(allowance.take(60) == (KeyedMemory{.address = 0x1000, .key = 7, .length = 60}));
     assert_int_equal(allowance.room(), 40);
-    assert_true(allowance.take(40) == (Target{.address = 0x103c, .key = 7, .length = 40}));
-    assert_true(allowance.take(1) == (Target{.address = 0x1064, .key = 7, .length = 1}));
+    assert_true(allowance.take(40) == (KeyedMemory{.address = 0x103c, .key = 7, .length = 40}));
+    assert_true(allowance.take(1) == (KeyedMemory{.address = 0x1064, .key = 7, .length = 1}));
     assert_int_equal(allowance.room(), 99);
 }
 

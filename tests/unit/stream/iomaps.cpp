@@ -12,11 +12,11 @@ namespace {
 using namespace stream;
 
 constexpr Slot slot(std::uint64_t offset, std::uint64_t address, std::uint32_t bytes) {
-    return {.offset = offset, .target = {.address = address, .key = 7, .length = bytes}};
+    return {.offset = offset, .memory = {.address = address, .key = 7, .length = bytes}};
 }
 
 void assert_found(const PeerMaps &maps, std::uint64_t offset, std::uint64_t address, std::uint32_t bytes) {
-    assert_true(maps.find(offset) == (Target{.address = address, .key = 7, .length = bytes}));
+    assert_true(maps.find(offset) == (KeyedMemory{.address = address, .key = 7, .length = bytes}));
 }
 
 void bytes_are_where_the_peer_says(void **) {

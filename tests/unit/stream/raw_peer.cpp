@@ -55,7 +55,7 @@ RawPeer::RawPeer(rpma_peer *peer, Side side, base::Fd socket, std::vector<std::b
     }
 }
 
-stream::Target RawPeer::window_of_ours() const {
+stream::KeyedMemory RawPeer::window_of_ours() const {
     return {.address = reinterpret_cast<std::uintptr_t>(memory_base_) + buffer_at(),
             .key = key_,
             .length = half_bytes};
@@ -147,7 +147,7 @@ void RawPeer::take(const ibv_wc &completion) {
                     reinterpret_cast<const void *>(completion.wr_id));
     if (word.op == static_cast<std::uint8_t>(stream::Op::Window)) {
         require(allowance_->extend(static_cast<std::uint16_t>(word.value)));
-        stream::Target window;
+        stream::KeyedMemory window;
         while (granted_->take(list(), window) == stream::WindowList::Found::Window) {
             require(allowance_->open(window));
         }
@@ -181,7 +181,7 @@ void RawPeer::write(std::uint64_t address, std::uint32_t key, std::span<const st
     op.remote_key = key;
 }
 
-void RawPeer::window(const stream::Target &window) {
+void RawPeer::window(const stream::KeyedMemory &window) {
     write(theirs_.list.address + std::uint64_t{their_window_} * stream::window_bytes, theirs_.list.key,
           encode_window(window, std::endian::native));
     their_window_ = (their_window_ + 1) % stream::windows;
@@ -197,7 +197,7 @@ void RawPeer::data(std::size_t most) {
     for (std::byte &byte : content) {
         byte = pattern(sent_++);
     }
-    const stream::Target to = allowance_->take(bytes);
+    const stream::KeyedMemory to = allowance_->take(bytes);
     write(to.address, to.key, content);
     word(stream::Op::Data, bytes);
 }
@@ -209,7 +209,7 @@ void RawPeer::update() {
     const auto update = ring_.update();
     limit_ = update.limit;
     if (update.window) {
-        stream::Target given = window_of_ours();
+        stream::KeyedMemory given = window_of_ours();
         given.address += update.window->offset;
         window(given);
     }

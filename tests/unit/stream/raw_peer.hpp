@@ -37,7 +37,7 @@ public:
     void message(std::size_t bytes);
     void write(std::uint64_t address, std::uint32_t key, std::span<const std::byte> bytes);
     // Grants the other end a window by writing the next entry of its list.
-    void window(const stream::Target &window);
+    void window(const stream::KeyedMemory &window);
     // These functions keep the rules. data() sends as many bytes as it may, up to `most`. update() sends
     // the credits and the window that are due.
     void data(std::size_t most);
@@ -52,7 +52,7 @@ public:
     // Returns the limit that this peer has given the other end.
     [[nodiscard]] std::uint16_t limit() const { return limit_; }
     [[nodiscard]] std::uint32_t half() const { return half_bytes; }
-    [[nodiscard]] stream::Target window_of_ours() const;
+    [[nodiscard]] stream::KeyedMemory window_of_ours() const;
     // Returns how many bytes the next word may bring at most.
     [[nodiscard]] std::uint32_t room() const { return allowance_ ? allowance_->room() : 0; }
 

@@ -11,13 +11,13 @@ using namespace stream;
 using Found = WindowList::Found;
 
 constexpr std::uint32_t length = 0x012345;
-constexpr Target first{.address = 0x7f0000001000, .key = 7, .length = length};
-constexpr Target second{.address = 0x7f0000013345, .key = 7, .length = length};
+constexpr KeyedMemory first{.address = 0x7f0000001000, .key = 7, .length = length};
+constexpr KeyedMemory second{.address = 0x7f0000013345, .key = 7, .length = length};
 
 struct Memory {
     alignas(8) std::array<std::byte, windows * window_bytes> bytes{};
     // Places the first bytes of a window.
-    void place(std::size_t entry, const Target &window, std::size_t count = window_bytes) {
+    void place(std::size_t entry, const KeyedMemory &window, std::size_t count = window_bytes) {
         const auto written = encode_window(window, std::endian::native);
         std::copy_n(written.begin(), count,
                     bytes.begin() + static_cast<std::ptrdiff_t>(entry * window_bytes));
@@ -27,7 +27,7 @@ struct Memory {
 void windows_come_in_turn(void **) {
     Memory memory;
     WindowList list{length};
-    Target window;
+    KeyedMemory window;
     assert_true(list.take(memory.bytes.data(), window) == Found::None);
     memory.place(0, first);
     assert_true(list.take(memory.bytes.data(), window) == Found::None);
@@ -40,7 +40,7 @@ void windows_come_in_turn(void **) {
 void a_part_of_a_window_is_none_yet(void **) {
     Memory memory;
     WindowList list{length};
-    Target window;
+    KeyedMemory window;
     for (std::size_t count = 0; count < window_bytes; ++count) {
         memory.place(1, second, count);
         const bool whole = count == window_bytes - 1;  // the length's last byte is 0
@@ -53,7 +53,7 @@ void another_length_is_nonsense(void **) {
     for (const std::uint32_t other : {1U, length + 1, length << 8, 0x450000U, UINT32_MAX}) {
         Memory memory;
         WindowList list{length};
-        Target window;
+        KeyedMemory window;
         memory.place(1, {.address = 1, .key = 7, .length = other});
         assert_true(list.take(memory.bytes.data(), window) == Found::Nonsense);
     }

@@ -111,12 +111,12 @@ void words(void **) {
 }
 
 void windows_and_slots_in_the_readers_order(void **) {
-    const Target target{.address = 0x0102030405060708, .key = 0x090a0b0c, .length = 0x0d0e0f10};
-    assert_true(encode_window(target, std::endian::big) ==
+    const KeyedMemory memory{.address = 0x0102030405060708, .key = 0x090a0b0c, .length = 0x0d0e0f10};
+    assert_true(encode_window(memory, std::endian::big) ==
                 bytes(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
-    assert_true(encode_window(target, std::endian::little) ==
+    assert_true(encode_window(memory, std::endian::little) ==
                 bytes(8, 7, 6, 5, 4, 3, 2, 1, 12, 11, 10, 9, 16, 15, 14, 13));
-    const Slot slot{.offset = 0x1112131415161718, .target = target};
+    const Slot slot{.offset = 0x1112131415161718, .memory = memory};
     assert_true(encode_slot(slot, std::endian::big) ==
                 bytes(17, 18, 19, 20, 21, 22, 23, 24, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16));
     assert_true(encode_slot(slot, std::endian::little) ==
