@@ -78,8 +78,8 @@ private:
     // An address that the program sends to.
     struct Peer {
         Ip source;                  // from which messages to it leave
-        QueuePair *from = nullptr;  // nullptr: over UDP only
-        std::uint32_t qp_num = 0;   // its queue pair, 0: none is known
+        QueuePair *from = nullptr;  // null for UDP only
+        std::uint32_t qp_num = 0;   // its queue pair, 0 when unknown
         verbs::Id look_up;          // while the way to it is looked for
         verbs::AddressHandle way;
         base::Clock::time_point used;
@@ -111,7 +111,7 @@ private:
     int error_ = 0;
     bool has_news_ = false;
     std::uint64_t dropped_ = 0;
-    std::uint16_t own_port_ = 0;  // 0: not asked for yet
+    std::uint16_t own_port_ = 0;  // 0 until it is asked for
     std::optional<Address> default_peer_;
     std::vector<Local> locals_;                               // at most most_locals
     std::unordered_map<Address, Peer, Address::Hash> peers_;  // at most most_peers; they use the queue pairs

@@ -39,7 +39,7 @@ public:
 
     // A slot to write a message into, of slot_bytes; empty when all are on their way.
     [[nodiscard]] std::span<std::byte> slot_to_send() const;
-    // Sends the first bytes of that slot. False: the device does not take it.
+    // Sends the first bytes of that slot. Returns false when the device does not take it.
     [[nodiscard]] bool send(std::size_t bytes, ibv_ah *to, std::uint32_t qp_num);
     [[nodiscard]] bool has_sent_all() const { return free_sends_.size() == room_.sends; }
 

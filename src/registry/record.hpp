@@ -72,7 +72,7 @@ struct Live {
 };
 
 struct Record {
-    // Odd while the description is written. 0: never used.
+    // Odd while the description is written, and 0 when the record was never used.
     std::uint32_t sequence = 0;
     std::uint32_t used = 0;
     Description description{};

@@ -110,7 +110,7 @@ public:
     // into a set holds it until it has taken it out, because another descriptor may then get its number.
     struct Watched {
         std::vector<pollfd> descriptors;
-        std::shared_ptr<const base::Fd> timer;  // of one of them; nullptr: none is a timer
+        std::shared_ptr<const base::Fd> timer;  // of one of them; null when none is a timer
     };
     [[nodiscard]] virtual Result<Watched> watch(short events) = 0;
     virtual void end_watch() {}
@@ -118,8 +118,8 @@ public:
     [[nodiscard]] Waiters &waiters() { return waiters_; }
 
     // Closes the socket because the process ends, perhaps in the middle of a call. It does not wait, not
-    // even for a lock. False: the socket has not ended, because another thread has a lock, or the peer has
-    // not answered and is to get bytes.
+    // even for a lock. Returns false when the socket has not ended, because another thread has a lock, or the
+    // peer has not answered and is to get bytes.
     [[nodiscard]] virtual bool end_with_process() = 0;
     // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold
     // its locks for ever. Makes the child's own rsocket of the same descriptor. The child never uses or

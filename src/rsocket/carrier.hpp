@@ -110,7 +110,8 @@ public:
     void set_reason(int reason) REQUIRES(mutex_) { reason_ = reason; }
     // Returns the failure of an rsocket that is Lost, and says so once in the log.
     [[nodiscard]] base::Failure lost() REQUIRES(mutex_);
-    // Returns why there is no stream, as an errno value, until a call or SO_ERROR is told; 0: nothing failed.
+    // Returns why there is no stream, as an errno value, until a call or SO_ERROR is told, and 0 when
+    // nothing failed.
     [[nodiscard]] int take_error() REQUIRES(mutex_) { return std::exchange(pending_error_, 0); }
     [[nodiscard]] bool has_error() const REQUIRES(mutex_) { return pending_error_ != 0; }
     // Returns an errno value for a call that needs a stream.

@@ -203,7 +203,7 @@ private:
     }
 
     std::array<Slot, first_slots> first_{};
-    std::array<std::atomic<Slot *>, segments - 1> later_{};  // nullptr: not made yet
+    std::array<std::atomic<Slot *>, segments - 1> later_{};  // null while not made
     base::LastingMutex mutex_;
     Entry *free_ GUARDED_BY(mutex_) = nullptr;
 };

@@ -35,8 +35,8 @@ public:
     [[nodiscard]] std::size_t low_water() const { return low_water_.load(std::memory_order_relaxed); }
     void set_low_water(std::size_t bytes) { low_water_.store(bytes, std::memory_order_relaxed); }
 
-    // Receives bytes that are here, if nothing stands in the way, as most calls find it. Returns how many; 0:
-    // none are received, and the caller looks closer.
+    // Receives bytes that are here, if nothing stands in the way, as most calls find it. Returns how many,
+    // and 0 when none are received and the caller has to take the long way.
     [[nodiscard, gnu::always_inline]] std::size_t receive(void *bytes, std::size_t size, int flags) {
         stream::Shard *const shard = shard_.load(std::memory_order_acquire);
         if ((flags & ~MSG_DONTWAIT) != 0 || shard == nullptr || stream::Shard::any_expects()) [[unlikely]] {
@@ -58,8 +58,8 @@ public:
         }
         return stream->receive_at_once(bytes, size);
     }
-    // Sends the bytes if nothing stands in the way, as most calls find it. False: nothing is sent, and the
-    // caller looks closer.
+    // Sends the bytes if nothing stands in the way, as most calls find it. Returns false when nothing is
+    // sent, and the caller has to take the long way.
     [[nodiscard, gnu::always_inline]] bool send(const void *bytes, std::size_t size, int flags) {
         stream::Shard *const shard = shard_.load(std::memory_order_acquire);
         if ((flags & send_flags_refused) != 0 || shard == nullptr) [[unlikely]] {

@@ -66,7 +66,7 @@ public:
 private:
     struct Joined {
         std::shared_ptr<stream::Shard> shard;
-        // The index of its events' descriptor; 0: another thread sleeps on that.
+        // The index of its events' descriptor, 0 when another thread sleeps on that.
         std::size_t events;
     };
 

@@ -30,7 +30,7 @@ private:
         int name;
         std::vector<std::byte> value;
     };
-    std::shared_ptr<const std::vector<Option>> options_;  // nullptr: none
+    std::shared_ptr<const std::vector<Option>> options_;  // null when there is none
 };
 
 // The lock of the rsocket guards it.
@@ -48,7 +48,7 @@ public:
 
     // Returns how large a stream's queues and buffers are to be.
     [[nodiscard]] const stream::Settings &settings() const { return settings_; }
-    // 0: none.
+    // A time-out of 0 is none.
     [[nodiscard]] std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
     [[nodiscard]] std::chrono::milliseconds send_timeout() const { return send_timeout_; }
     // At least 1.

@@ -30,8 +30,8 @@ public:
     int add(std::shared_ptr<Repoll> repoll);
     [[nodiscard]] std::shared_ptr<Repoll> remove_repoll(int fd) { return repolls_.take(fd); }
 
-    // Closes all sockets because the process ends. False: another thread is in a socket, which has not ended
-    // therefore.
+    // Closes all sockets because the process ends. Returns false when another thread is in a socket, which
+    // has not ended therefore.
     bool end_with_process();
     // fork(2) calls these.
     void before_fork();

@@ -42,7 +42,7 @@ public:
             std::atomic_ref{kinds_[index]}.store(kind, std::memory_order_relaxed);
         }
     }
-    // False: it is not of the kind `before` any more.
+    // Returns false when it is not of the kind `before` any more.
     [[nodiscard]] bool change(int fd, Kind before, Kind after) {
         return std::atomic_ref{kinds_[static_cast<std::size_t>(fd)]}.compare_exchange_strong(before, after);
     }
@@ -100,7 +100,8 @@ private:
 
 inline constinit Descriptors descriptors;
 
-// Calls use(fd) for each descriptor of this process, also for this library's. False: it cannot know them.
+// Calls use(fd) for each descriptor of this process, also for this library's. Returns false
+// when it cannot know them.
 template <typename Use>
 bool for_open_descriptors(Use use) {
     const std::unique_ptr<DIR, int (*)(DIR *)> folder{opendir("/proc/self/fd"), closedir};

@@ -36,7 +36,7 @@ Function *behind() {
     return function;
 }
 
-// Returns the mode that a call of open(2) has behind its flags; 0: it has none.
+// Returns the mode that a call of open(2) has behind its flags, and 0 when it has none.
 [[nodiscard]] inline mode_t mode_of(int flags, va_list behind_flags) {
     const bool makes_file = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
     return makes_file ? va_arg(behind_flags, mode_t) : 0;

@@ -21,7 +21,7 @@
 namespace socket_preload {
 
 // While one lives, a sleep of this thread in rpoll, rselect or repoll_wait has these signals blocked, as in
-// ppoll(2). nullptr: those that are blocked anyway.
+// ppoll(2). Without a mask these are the signals that are blocked anyway.
 class SleepMask {
 public:
     explicit SleepMask(const sigset_t *mask);

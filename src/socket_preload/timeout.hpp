@@ -25,7 +25,7 @@ namespace socket_preload {
     return static_cast<int>(std::min(timeout->tv_sec, most) * 1000 + (timeout->tv_nsec + 999999) / 1000000);
 }
 
-// Counts how much time a call has left; nullptr: the call has no time limit.
+// Counts how much time a call has left. A call without a time-out has no time limit.
 class TimeLeft {
 public:
     explicit TimeLeft(timespec *timeout) : timeout_{timeout} {

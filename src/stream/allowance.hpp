@@ -23,8 +23,8 @@ public:
     Allowance(std::uint16_t credits, const KeyedMemory &first)
         : given_{credits}, limit_{credits}, open_{{first}} {}
 
-    // The peer lets us send up to this message. False: the peer takes credits back, or claims to have taken
-    // messages that were never sent.
+    // Notes that the peer lets us send up to this message. Returns false when the peer takes credits back, or
+    // claims to have taken messages that were never sent.
     [[nodiscard]] bool extend(std::uint16_t limit) {
         const auto on_their_way = static_cast<std::uint16_t>(sent_ - (limit_ - given_));
         if (static_cast<std::uint16_t>(limit - limit_) > on_their_way) {
@@ -33,8 +33,8 @@ public:
         limit_ = limit;
         return true;
     }
-    // The peer has opened a window, behind those it opened before. False: this cannot be a window, or is one
-    // too many.
+    // Notes that the peer has opened a window, behind those it opened before. Returns false when this cannot
+    // be a window, or is one too many.
     [[nodiscard]] bool open(const KeyedMemory &window) {
         if (window.length == 0 || !is_memory(window.address, window.length)) {
             return false;

@@ -98,15 +98,15 @@ public:
     // Whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const REQUIRES(mutex()) { return idle() && (!life_.established() || !drains_); }
 
-    // Receives bytes as most come: those that the program wants lie together. Returns how many; 0: none are
-    // taken, and receive() tells why.
+    // Receives bytes as most come: those that the program wants lie together. Returns how many, and 0
+    // when none are taken; receive() then tells why.
     [[nodiscard]] std::size_t receive_at_once(void *bytes, std::size_t size) REQUIRES(mutex());
     // Returns how many bytes; 0 is the end of the stream, where the parts have room for any. EAGAIN: there
     // are none now.
     [[nodiscard]] base::Result<std::size_t> receive(std::span<const iovec> parts, Reading reading)
         REQUIRES(mutex());
     // Sends bytes as most are: in one piece that the device takes during the post, for which there is room.
-    // False: none are sent, and send() tells why.
+    // Returns false when none are sent, and send() tells why.
     [[nodiscard]] bool send_at_once(const void *bytes, std::size_t size) REQUIRES(mutex());
     // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts) REQUIRES(mutex());
@@ -116,8 +116,8 @@ public:
     // peer has no slot left for it.
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset)
         REQUIRES(mutex());
-    // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. False: there is
-    // no such mapping.
+    // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. Returns false
+    // when there is no such mapping.
     [[nodiscard]] bool unmap(const void *begin, std::size_t bytes) REQUIRES(mutex());
     // Ends all mappings.
     void unmap_all() REQUIRES(mutex());

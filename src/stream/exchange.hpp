@@ -14,7 +14,7 @@ namespace stream {
 
 // Why a stream cannot go on.
 struct Trouble {
-    int error = 0;                    // an errno value; 0: it can
+    int error = 0;                    // an errno value, 0 when it can
     const char *violation = nullptr;  // what the peer sent that the protocol does not allow
     explicit operator bool() const { return error != 0; }
 };

@@ -43,7 +43,7 @@ public:
     Incoming(const Incoming &) = delete;
     Incoming &operator=(const Incoming &) = delete;
 
-    // Takes the word of a receive that has completed. Nothing: the message is no word of 4 bytes.
+    // Takes the word of a receive that has completed. Returns nothing when the message is no word of 4 bytes.
     [[nodiscard]] std::optional<std::uint32_t> take_word(const ibv_wc &completion) {
         const std::size_t index = completion.wr_id;
         std::uint32_t bits = ntohl(completion.imm_data);
@@ -67,10 +67,10 @@ public:
     // receives of other words have no credit. They are posted before the word is taken, because the peer may
     // learn of that at once. Returns 0 or an errno value.
     [[nodiscard]] int post_receives();
-    // Notes that the peer has written a message. False: the peer had no credit, or no such room.
+    // Notes that the peer has written a message. Returns false when the peer had no credit, or no such room.
     [[nodiscard]] bool arrived(std::uint32_t bytes) { return unread_.arrived(bytes); }
-    // The peer has written this slot of our list, and may write it again at any time. False: there is no such
-    // slot, or no credit for it.
+    // Takes a slot of our list that the peer has written, and may write again at any time. Returns false when
+    // there is no such slot, or no credit for it.
     [[nodiscard]] bool take_slot(std::uint32_t index);
     // Works like PeerMaps::find().
     [[nodiscard]] std::optional<KeyedMemory> find(std::uint64_t offset) const {
@@ -81,8 +81,8 @@ public:
     [[nodiscard]] bool is_full() const { return unread_.is_full(); }
     // Copies bytes, at most readable().
     void copy(std::span<const iovec> parts, std::size_t bytes) const;
-    // Copies bytes as most come, those that the program wants together. Returns how many; 0: they are not
-    // together.
+    // Copies bytes as most come, those that the program wants together. Returns how many, and 0 when they are
+    // not together.
     [[nodiscard, gnu::always_inline]] std::size_t copy_at_once(void *bytes, std::size_t size) const {
         const Part unread = unread_.front();
         const std::size_t received = std::min(size, unread.size);

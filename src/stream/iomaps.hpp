@@ -25,7 +25,7 @@ class PeerMaps {
 public:
     explicit PeerMaps(std::uint32_t slots) : slots_{slots} {}
 
-    // Takes a slot that the peer has written. False: there is no such slot, or no such memory.
+    // Takes a slot that the peer has written. Returns false when there is no such slot, or no such memory.
     [[nodiscard]] bool set(std::uint32_t index, const Slot &slot) {
         const KeyedMemory &memory = slot.memory;
         if (index >= slots_ || (memory.length != 0 && (memory.address == 0 || !is_memory(slot)))) {
@@ -96,7 +96,7 @@ public:
             change(*map.index, *slot);
         }
     }
-    // Ends the oldest mapping of exactly this memory. False: there is none.
+    // Ends the oldest mapping of exactly this memory. Returns false when there is none.
     [[nodiscard]] bool remove(const void *begin, std::size_t bytes) {
         const auto found = std::ranges::find_if(
             maps_, [&](const Map &map) { return map.begin == begin && map.bytes == bytes; });

@@ -100,7 +100,7 @@ public:
 
     // Is called for each completion of a post. Posts complete in their order.
     void completed() { (void)posted_.completed(); }
-    // The peer has taken messages, and perhaps opened windows. False: it cannot have.
+    // Notes that the peer has taken messages, and perhaps opened windows. Returns false when it cannot have.
     [[nodiscard]] bool take_update(std::uint16_t limit);
 
     // Mappings, in direct.cpp.

@@ -38,8 +38,8 @@ public:
           free_{half},
           given_{half} {}
 
-    // Notes that the peer has written a message. False: the peer had no credit, or no such room. It never
-    // writes across the end of a half, because its window ends there.
+    // Notes that the peer has written a message. Returns false when the peer had no credit, or no such room.
+    // A message never crosses the end of a half, because the peer's window ends there.
     [[nodiscard]] bool arrived(std::uint32_t bytes) {
         const std::size_t in_half = (written_ < half_ ? half_ : size_) - written_;
         if (bytes == 0 || arrived_ == limit_ || bytes > std::min(in_half, given_)) {
@@ -52,7 +52,8 @@ public:
         ends_.push(bytes_arrived_);
         return true;
     }
-    // Notes a message that took a credit and has no bytes to read. False: the peer had no credit.
+    // Notes a message that took a credit and has no bytes to read. Returns false when the peer had no
+    // credit.
     [[nodiscard]] bool arrived_empty() {
         if (arrived_ == limit_) {
             return false;

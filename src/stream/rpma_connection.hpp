@@ -48,10 +48,10 @@ public:
     [[nodiscard]] const Connected &conn() const { return conn_; }
     // Returns the private data of the peer's answer.
     [[nodiscard]] rpma_conn_private_data answer_data() const;
-    // Why the connection has ended, as an errno value; 0: there is no reason.
+    // Returns why the connection has ended, as an errno value, and 0 when there is no reason.
     [[nodiscard]] int error() const;
     void disconnect() { (void)rpma_conn_disconnect(conn_.get()); }
-    // The device ends the connection by itself when what is posted has left. False: it cannot.
+    // Has the device end the connection by itself when what is posted has left. Returns false when it cannot.
     [[nodiscard]] bool drain() { return rpma_conn_drain(conn_.get()) == 0; }
     // The addresses of both ends, over a device of the kernel.
     [[nodiscard]] base::Result<sockaddr_storage> local_name() const;

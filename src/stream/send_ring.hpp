@@ -60,7 +60,7 @@ public:
         free_ -= bytes;
         --places_;
     }
-    // Notes that the oldest message that is not silent is complete. False: there is none.
+    // Notes that the oldest message that is not silent is complete. Returns false when there is none.
     [[nodiscard]] bool completed() {
         if (posted_.empty()) {
             return false;

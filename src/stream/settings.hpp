@@ -18,7 +18,7 @@ struct Settings {
     std::uint16_t sends = 384;     // messages that may be posted and not complete
     std::uint16_t receives = 384;  // messages of the peer that have a place; 16 at least
     std::uint32_t inline_bytes = 64;
-    // 0: as many as are usual on the device.
+    // The sizes that are 0 become those that are usual on the device.
     std::uint32_t send_bytes = 0;
     std::uint32_t receive_bytes = 0;  // both halves
     std::uint32_t slots = 0;          // mappings that the peer may have here at once

@@ -41,8 +41,8 @@ public:
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
     void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
     // add_lent() adds a segment whose payload stays in place until keep(), which copies the bytes that are
-    // not sent by then. Before that, make_room_to_keep() must return true (false: there is no memory); an
-    // empty batch then has room for max_lent_bytes.
+    // not sent by then. Before that, make_room_to_keep() must return true, which it does unless there is no
+    // memory; an empty batch then has room for max_lent_bytes.
     [[nodiscard]] bool make_room_to_keep();
     [[nodiscard]] bool has_room_to_lend(std::size_t bytes) const { return lent_ + bytes <= max_lent_bytes; }
     void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
