@@ -154,9 +154,9 @@ bool has_address(const rpma_op &op) {
 
 // Returns how many requests of a chain were posted before the one that was refused.
 template <typename Wr>
-std::size_t posted_before(const Wr *chain, const Wr *refused) {
+std::size_t posted_before(const Wr *chain, const Wr *bad) {
     std::size_t count = 0;
-    for (; chain != refused && chain != nullptr; chain = chain->next) {
+    for (; chain != bad && chain != nullptr; chain = chain->next) {
         ++count;
     }
     return count;
@@ -165,14 +165,14 @@ std::size_t posted_before(const Wr *chain, const Wr *refused) {
 // Returns the return code for the result of posting a chain. A full queue is no failure: the program collects
 // completions and continues.
 [[gnu::noinline]] int posted_chain(int number) {
-    return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : refused_post(number);
+    return verbs::post_error(number) == ENOMEM ? RPMA_E_AGAIN : log_refused_post(number);
 }
 
 // The most operations of one chain.
 constexpr std::size_t longest_chain = 32;
 
 // The queue to which receives are posted.
-struct Receiver {
+struct ReceivingQueue {
     ibv_qp *qp;
     bool checks_bounds;
 };
@@ -200,9 +200,9 @@ struct Receiver {
     }
     if (size != 0) {
         chain[size - 1].wr.next = nullptr;
-        ibv_send_wr *refused = nullptr;
-        if (const int number = ibv_post_send(conn.qp(), &chain[0].wr, &refused); number != 0) [[unlikely]] {
-            posted += posted_before(&chain[0].wr, refused);
+        ibv_send_wr *bad = nullptr;
+        if (const int number = ibv_post_send(conn.qp(), &chain[0].wr, &bad); number != 0) [[unlikely]] {
+            posted += posted_before(&chain[0].wr, bad);
             return posted_chain(number);
         }
         posted += size;
@@ -214,10 +214,10 @@ struct Receiver {
     return result;
 }
 
-[[gnu::always_inline]] inline int prepare(ibv_recv_wr &request, ibv_sge &part, const Receiver &receiver,
+[[gnu::always_inline]] inline int prepare(ibv_recv_wr &request, ibv_sge &part, const ReceivingQueue &queue,
                                           const rpma_recv_op &op) {
     if (op.reserved != 0 || !is_message(op.local, op.offset, op.len) ||
-        (receiver.checks_bounds && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
+        (queue.checks_bounds && op.local != nullptr && !is_within(op.offset, op.len, op.local->size()))) {
         return invalid_call(
             "rpma_recv_many",
             "%zu bytes from %zu on: too many, outside of the region, without one, or reserved is not 0",
@@ -234,7 +234,7 @@ struct Receiver {
     return 0;
 }
 
-[[gnu::always_inline]] inline int post_first(const Receiver &receiver, std::span<const rpma_recv_op> ops,
+[[gnu::always_inline]] inline int post_first(const ReceivingQueue &queue, std::span<const rpma_recv_op> ops,
                                              std::size_t &posted) {
     std::array<ibv_recv_wr, longest_chain> chain;
     std::array<ibv_sge, longest_chain> parts;
@@ -242,7 +242,7 @@ struct Receiver {
     int result = 0;
     while (size < ops.size() && size < longest_chain) {
         ibv_recv_wr &request = chain[size];
-        result = prepare(request, parts[size], receiver, ops[size]);
+        result = prepare(request, parts[size], queue, ops[size]);
         if (result != 0) [[unlikely]] {
             break;
         }
@@ -250,9 +250,9 @@ struct Receiver {
     }
     if (size != 0) {
         chain[size - 1].next = nullptr;
-        ibv_recv_wr *refused = nullptr;
-        if (const int number = ibv_post_recv(receiver.qp, chain.data(), &refused); number != 0) [[unlikely]] {
-            posted += posted_before(chain.data(), refused);
+        ibv_recv_wr *bad = nullptr;
+        if (const int number = ibv_post_recv(queue.qp, chain.data(), &bad); number != 0) [[unlikely]] {
+            posted += posted_before(chain.data(), bad);
             return posted_chain(number);
         }
         posted += size;
@@ -347,8 +347,9 @@ int rpma_recv_many(struct rpma_conn *conn, const struct rpma_recv_op *ops, size_
     if (conn == nullptr || ops == nullptr || num_ops == 0) {
         return librpma::posted_none(num_posted, "conn or ops is NULL, or num_ops is 0");
     }
-    return librpma::post_all(librpma::Receiver{.qp = conn->qp(), .checks_bounds = conn->checks_bounds()}, ops,
-                             num_ops, num_posted);
+    return librpma::post_all(
+        librpma::ReceivingQueue{.qp = conn->qp(), .checks_bounds = conn->checks_bounds()}, ops, num_ops,
+        num_posted);
 }
 
 int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op *ops, size_t num_ops,
@@ -358,8 +359,8 @@ int rpma_conn_req_recv_many(struct rpma_conn_req *req, const struct rpma_recv_op
             num_posted,
             "req or ops is NULL, num_ops is 0, or the request is not ready (rpma_conn_req_proceed)");
     }
-    return librpma::post_all(librpma::Receiver{.qp = req->qp(), .checks_bounds = req->checks_bounds()}, ops,
-                             num_ops, num_posted);
+    return librpma::post_all(librpma::ReceivingQueue{.qp = req->qp(), .checks_bounds = req->checks_bounds()},
+                             ops, num_ops, num_posted);
 }
 
 int rpma_post(struct rpma_conn *conn, const struct rpma_op *ops, size_t num_ops, size_t *num_posted) {

@@ -152,7 +152,7 @@ int rpma_conn::drain() {
         return RPMA_E_NOSUPP;
     }
     if (provider_.beyond.disconnect_when_sent(connection_.id.get()) != 0) {
-        return librpma::refused("softrdma_disconnect_when_sent", errno);
+        return librpma::log_provider_failure("softrdma_disconnect_when_sent", errno);
     }
     BASE_LOG(Notice, "disconnecting when all is sent");
     return 0;

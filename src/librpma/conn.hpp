@@ -13,15 +13,15 @@
 
 struct rpma_conn final : librpma::IdOwner {
 public:
-    rpma_conn(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
+    rpma_conn(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration)
         : IdOwner{Kind::Connection},
           peer_{peer},
           provider_{peer.provider()},
           flush_buffer_{peer},
-          inline_size_{parameters.inline_size},
+          inline_size_{configuration.inline_size},
           most_source_bytes_{std::max(inline_size_, librpma::least_inline_size)},
-          checks_bounds_{parameters.bounds_check},
-          looks_closer_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
+          checks_bounds_{configuration.bounds_check},
+          needs_checks_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
     // Takes the id's events. The request, or the answer to it, is sent after that.
     void begin(librpma::Connection connection);
     // Gives the connection back, when the request or the answer could not be sent.
@@ -42,7 +42,7 @@ public:
     [[nodiscard]] bool checks_bounds() const { return checks_bounds_; }
     // Returns whether a post of `len` bytes has to check the bounds or the inline size, or is too long. It is
     // one comparison, because every post makes it.
-    [[nodiscard]] bool looks_closer(std::size_t len) const { return len >= looks_closer_from_; }
+    [[nodiscard]] bool needs_checks(std::size_t len) const { return len >= needs_checks_from_; }
     // Returns whether the device does a write only after the flushes ahead of it.
     [[nodiscard]] bool keeps_order() const {
         return provider_.capabilities.keeps_order && has_native(verbs::native_flush);
@@ -96,7 +96,7 @@ private:
     std::uint32_t inline_size_;
     std::uint32_t most_source_bytes_;
     bool checks_bounds_;
-    std::size_t looks_closer_from_;
+    std::size_t needs_checks_from_;
     std::atomic<unsigned> native_operations_{0};
     std::atomic<bool> direct_write_to_pmem_{false};
     std::atomic<int> error_{0};

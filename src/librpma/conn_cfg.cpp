@@ -16,7 +16,7 @@ constexpr std::uint8_t longest_ack_timeout = 31;
 
 }  // namespace
 
-librpma::ConnectionParameters librpma::parameters_of(const rpma_conn_cfg *cfg) {
+librpma::ConnectionConfiguration librpma::configuration_of(const rpma_conn_cfg *cfg) {
     if (cfg == nullptr) {
         return {};
     }

@@ -14,7 +14,7 @@ namespace librpma {
 inline constexpr std::uint32_t least_inline_size = 8;
 
 // A configuration as it was at one moment. A default-constructed one has the defaults.
-struct ConnectionParameters {
+struct ConnectionConfiguration {
     int timeout_ms = RPMA_DEFAULT_TIMEOUT_MS;
     std::uint32_t cq_size = 10;
     std::uint32_t rcq_size = 0;
@@ -39,27 +39,27 @@ struct ConnectionParameters {
 
 // Any thread may set and get each value. Relaxed is enough, because a value publishes nothing else.
 struct rpma_conn_cfg final {
-    std::atomic<int> timeout_ms{librpma::ConnectionParameters{}.timeout_ms};
-    std::atomic<std::uint32_t> cq_size{librpma::ConnectionParameters{}.cq_size};
-    std::atomic<std::uint32_t> rcq_size{librpma::ConnectionParameters{}.rcq_size};
-    std::atomic<std::uint32_t> sq_size{librpma::ConnectionParameters{}.sq_size};
-    std::atomic<std::uint32_t> rq_size{librpma::ConnectionParameters{}.rq_size};
-    std::atomic<bool> shared_channel{librpma::ConnectionParameters{}.shared_channel};
-    std::atomic<rpma_srq *> srq{librpma::ConnectionParameters{}.srq};
-    std::atomic<rpma_cq *> cq{librpma::ConnectionParameters{}.cq};
-    std::atomic<rpma_cq *> rcq{librpma::ConnectionParameters{}.rcq};
-    std::atomic<rpma_events *> events{librpma::ConnectionParameters{}.events};
-    std::atomic<std::uint8_t> retry_count{librpma::ConnectionParameters{}.retry_count};
-    std::atomic<std::uint8_t> rnr_retry_count{librpma::ConnectionParameters{}.rnr_retry_count};
-    std::atomic<std::uint8_t> ack_timeout{librpma::ConnectionParameters{}.ack_timeout};
-    std::atomic<std::uint32_t> inline_size{librpma::ConnectionParameters{}.inline_size};
-    std::atomic<bool> bounds_check{librpma::ConnectionParameters{}.bounds_check};
+    std::atomic<int> timeout_ms{librpma::ConnectionConfiguration{}.timeout_ms};
+    std::atomic<std::uint32_t> cq_size{librpma::ConnectionConfiguration{}.cq_size};
+    std::atomic<std::uint32_t> rcq_size{librpma::ConnectionConfiguration{}.rcq_size};
+    std::atomic<std::uint32_t> sq_size{librpma::ConnectionConfiguration{}.sq_size};
+    std::atomic<std::uint32_t> rq_size{librpma::ConnectionConfiguration{}.rq_size};
+    std::atomic<bool> shared_channel{librpma::ConnectionConfiguration{}.shared_channel};
+    std::atomic<rpma_srq *> srq{librpma::ConnectionConfiguration{}.srq};
+    std::atomic<rpma_cq *> cq{librpma::ConnectionConfiguration{}.cq};
+    std::atomic<rpma_cq *> rcq{librpma::ConnectionConfiguration{}.rcq};
+    std::atomic<rpma_events *> events{librpma::ConnectionConfiguration{}.events};
+    std::atomic<std::uint8_t> retry_count{librpma::ConnectionConfiguration{}.retry_count};
+    std::atomic<std::uint8_t> rnr_retry_count{librpma::ConnectionConfiguration{}.rnr_retry_count};
+    std::atomic<std::uint8_t> ack_timeout{librpma::ConnectionConfiguration{}.ack_timeout};
+    std::atomic<std::uint32_t> inline_size{librpma::ConnectionConfiguration{}.inline_size};
+    std::atomic<bool> bounds_check{librpma::ConnectionConfiguration{}.bounds_check};
     sockaddr_storage source{};  // the one value that is not set in parallel
 };
 
 namespace librpma {
 
 // cfg may be nullptr; the result then has the defaults.
-[[nodiscard]] ConnectionParameters parameters_of(const rpma_conn_cfg *cfg);
+[[nodiscard]] ConnectionConfiguration configuration_of(const rpma_conn_cfg *cfg);
 
 }  // namespace librpma

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned most_private_data_of_request = 56;
 constexpr unsigned most_private_data_of_answer = 196;
 
-rdma_conn_param connection_parameters(const librpma::ConnectionParameters &configured,
+rdma_conn_param connection_parameters(const librpma::ConnectionConfiguration &configured,
                                       const rpma_conn_private_data *data) {
     rdma_conn_param parameters{};
     if (data != nullptr) {
@@ -34,11 +34,11 @@ rdma_conn_param connection_parameters(const librpma::ConnectionParameters &confi
 }  // namespace
 
 rpma_conn_req::Made rpma_conn_req::create(const rpma_peer &peer,
-                                          const librpma::ConnectionParameters &parameters) {
-    if (const int result = librpma::check_events(peer.provider(), parameters.events); result != 0) {
+                                          const librpma::ConnectionConfiguration &configuration) {
+    if (const int result = librpma::check_events(peer.provider(), configuration.events); result != 0) {
         return librpma::Failure{result};
     }
-    auto req = librpma::make<rpma_conn_req>(peer, parameters);
+    auto req = librpma::make<rpma_conn_req>(peer, configuration);
     if (req == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
@@ -46,7 +46,7 @@ rpma_conn_req::Made rpma_conn_req::create(const rpma_peer &peer,
 }
 
 rdma_event_channel *rpma_conn_req::channel() const {
-    return connection_.event_channel ? connection_.event_channel.get() : parameters_.events->channel();
+    return connection_.event_channel ? connection_.event_channel.get() : configuration_.events->channel();
 }
 
 // Asks on the channel that the request has, or with its rpma_events.
@@ -66,16 +66,16 @@ int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
         return no_way("rdma_create_id", librpma::error_text(errno));
     }
     connection_.id = {provider, id};
-    std::uint8_t ack_timeout = parameters_.ack_timeout;
+    std::uint8_t ack_timeout = configuration_.ack_timeout;
     if (ack_timeout != 0 && provider.cm.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
                                                    &ack_timeout, sizeof(ack_timeout)) != 0) {
         return no_way("rdma_set_option(acknowledge timeout)", librpma::error_text(errno));
     }
-    sockaddr_storage source = parameters_.source;
+    sockaddr_storage source = configuration_.source;
     const bool from_there = source.ss_family != AF_UNSPEC;
     if (provider.cm.resolve_addr(id,
                                  from_there ? reinterpret_cast<sockaddr *>(&source) : (*info)->ai_src_addr,
-                                 (*info)->ai_dst_addr, parameters_.timeout_ms) != 0) {
+                                 (*info)->ai_dst_addr, configuration_.timeout_ms) != 0) {
         return no_way("rdma_resolve_addr", librpma::error_text(errno));
     }
     BASE_LOG(Notice, "Requesting a connection to %s:%s", address, port);
@@ -83,12 +83,12 @@ int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
 }
 
 rpma_conn_req::Made rpma_conn_req::begin(const rpma_peer &peer, const char *address, const char *port,
-                                         const librpma::ConnectionParameters &parameters) {
-    auto req = create(peer, parameters);
+                                         const librpma::ConnectionConfiguration &configuration) {
+    auto req = create(peer, configuration);
     if (!req) {
         return req;
     }
-    int result = parameters.events == nullptr ? (*req)->wait_on_own_channel() : 0;
+    int result = configuration.events == nullptr ? (*req)->wait_on_own_channel() : 0;
     if (result == 0) {
         const base::Lock lock{(*req)->beginning_};
         result = (*req)->ask_on_channel(address, port);
@@ -99,8 +99,8 @@ rpma_conn_req::Made rpma_conn_req::begin(const rpma_peer &peer, const char *addr
 // Until everything is resolved the request has a channel of its own, so that no other thread can take its
 // events.
 rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *address, const char *port,
-                                       const librpma::ConnectionParameters &parameters) {
-    auto req = create(peer, parameters);
+                                       const librpma::ConnectionConfiguration &configuration) {
+    auto req = create(peer, configuration);
     if (!req) {
         return req;
     }
@@ -114,9 +114,9 @@ rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *addres
         result = (*req)->step();
         result = result == RPMA_E_AGAIN ? 0 : result;  // the channel blocks; a signal ended the wait
     }
-    if (result == 0 && parameters.events != nullptr) {
+    if (result == 0 && configuration.events != nullptr) {
         auto own = std::move((*req)->connection_.event_channel);
-        result = (*req)->connection_.make_event_channel(peer.provider(), parameters.events);
+        result = (*req)->connection_.make_event_channel(peer.provider(), configuration.events);
         if (result != 0) {
             (*req)->connection_.event_channel = std::move(own);  // the id is still there
         }
@@ -125,17 +125,17 @@ rpma_conn_req::Made rpma_conn_req::ask(const rpma_peer &peer, const char *addres
 }
 
 rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flags,
-                                         const librpma::ConnectionParameters &parameters) {
+                                         const librpma::ConnectionConfiguration &configuration) {
     if (!peer.provider().capabilities.speaks_tcp) {
         BASE_LOG(Error, "%s takes no TCP connection over: the soft device does",
                  peer.pd()->context->device->name);
         return librpma::Failure{RPMA_E_NOSUPP};
     }
-    auto req = create(peer, parameters);
+    auto req = create(peer, configuration);
     if (!req) {
         return req;
     }
-    if (parameters.events == nullptr) {
+    if (configuration.events == nullptr) {
         if (const int result = (*req)->wait_on_own_channel(); result != 0) {
             return librpma::Failure{result};
         }
@@ -147,7 +147,8 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
     if ((flags & RPMA_ADOPT_KEEP_FD) != 0) {
         duplicate = base::Fd{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
         if (!duplicate) {
-            return librpma::Failure{errno == EBADF ? RPMA_E_INVAL : librpma::refused("dup", errno)};
+            return librpma::Failure{errno == EBADF ? RPMA_E_INVAL
+                                                   : librpma::log_provider_failure("dup", errno)};
         }
     }
     if (peer.provider().beyond.adopt((*req)->channel(), duplicate ? duplicate.get() : fd,
@@ -169,9 +170,9 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
     return req;
 }
 
-rpma_conn_req::Made rpma_conn_req::keep(const rpma_peer &peer, verbs::Id id,
-                                        librpma::PrivateData private_data, const rpma_events *events) {
-    auto req = librpma::make<rpma_conn_req>(peer, librpma::ConnectionParameters{});
+rpma_conn_req::Made rpma_conn_req::make_bare(const rpma_peer &peer, verbs::Id id,
+                                             librpma::PrivateData private_data, const rpma_events *events) {
+    auto req = librpma::make<rpma_conn_req>(peer, librpma::ConnectionConfiguration{});
     if (req == nullptr) {
         peer.provider().cm.reject(id.get(), nullptr, 0);
         return librpma::Failure{RPMA_E_NOMEM};
@@ -186,12 +187,12 @@ rpma_conn_req::Made rpma_conn_req::keep(const rpma_peer &peer, verbs::Id id,
     return req;
 }
 
-rpma_conn_req::Made rpma_conn_req::answer(const rpma_peer &peer, verbs::Id id,
-                                          librpma::PrivateData private_data,
-                                          const librpma::ConnectionParameters &parameters) {
-    auto req = keep(peer, std::move(id), std::move(private_data), parameters.events);
+rpma_conn_req::Made rpma_conn_req::make_with_queues(const rpma_peer &peer, verbs::Id id,
+                                                    librpma::PrivateData private_data,
+                                                    const librpma::ConnectionConfiguration &configuration) {
+    auto req = make_bare(peer, std::move(id), std::move(private_data), configuration.events);
     if (req) {
-        (*req)->parameters_ = parameters;
+        (*req)->configuration_ = configuration;
         (*req)->bare_ = false;
         if (const int result = (*req)->make_ready(); result != 0) {
             return librpma::Failure{result};
@@ -200,7 +201,7 @@ rpma_conn_req::Made rpma_conn_req::answer(const rpma_peer &peer, verbs::Id id,
     return req;
 }
 
-int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters) {
+int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration) {
     if (!bare_) {
         BASE_LOG(Error, "only a request of rpma_ep_next_bare_req is prepared, and once");
         return RPMA_E_INVAL;
@@ -212,10 +213,10 @@ int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionParam
     }
     bare_ = false;
     peer_ = &peer;
-    parameters_ = parameters;
-    if (parameters.events != nullptr) {
+    configuration_ = configuration;
+    if (configuration.events != nullptr) {
         auto own = std::move(connection_.event_channel);
-        failed_ = connection_.make_event_channel(peer.provider(), parameters.events);
+        failed_ = connection_.make_event_channel(peer.provider(), configuration.events);
         if (failed_ != 0) {
             connection_.event_channel = std::move(own);
         }
@@ -231,7 +232,7 @@ void rpma_conn_req::arrived(librpma::PrivateData private_data) {
 }
 
 int rpma_conn_req::make_ready() {
-    failed_ = connection_.make_queues(*peer_, parameters_);
+    failed_ = connection_.make_queues(*peer_, configuration_);
     ready_ = failed_ == 0;
     return failed_;
 }
@@ -240,7 +241,7 @@ int rpma_conn_req::set_blocking(bool blocking) const {
     const int flags = ::fcntl(event_fd(), F_GETFL);
     if (flags == -1 ||
         ::fcntl(event_fd(), F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK) != 0) {
-        return librpma::refused("fcntl of an event channel", errno);
+        return librpma::log_provider_failure("fcntl of an event channel", errno);
     }
     return 0;
 }
@@ -268,8 +269,8 @@ int rpma_conn_req::advance(verbs::Event event) {
     switch (event->event) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
             event.reset();
-            if (provider.cm.resolve_route(connection_.id.get(), parameters_.timeout_ms) != 0) {
-                failed_ = librpma::refused("rdma_resolve_route", errno);
+            if (provider.cm.resolve_route(connection_.id.get(), configuration_.timeout_ms) != 0) {
+                failed_ = librpma::log_provider_failure("rdma_resolve_route", errno);
             }
             return failed_;
         case RDMA_CM_EVENT_ROUTE_RESOLVED:
@@ -323,7 +324,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() 
     if (const int result = waits_on_descriptor_ ? set_blocking(true) : 0; result != 0) {
         return librpma::Failure{result};
     }
-    auto conn = librpma::make<rpma_conn>(*peer_, parameters_);
+    auto conn = librpma::make<rpma_conn>(*peer_, configuration_);
     if (conn == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
@@ -337,7 +338,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
         return conn;
     }
     const verbs::Provider &provider = peer_->provider();
-    rdma_conn_param parameters = connection_parameters(parameters_, data);
+    rdma_conn_param parameters = connection_parameters(configuration_, data);
     rdma_cm_id *const id = connection_.id.get();
     (*conn)->begin(std::move(connection_));
     if ((passive_ ? provider.cm.accept(id, &parameters) : provider.cm.connect(id, &parameters)) != 0) {
@@ -350,7 +351,7 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_co
                      passive_ ? most_private_data_of_answer : most_private_data_of_request,
                      librpma::error_text(number));
         } else {
-            (void)librpma::refused(call, number);
+            (void)librpma::log_provider_failure(call, number);
         }
         return librpma::Failure{RPMA_E_PROVIDER};
     }

@@ -15,20 +15,21 @@ public:
     // These make a request of this side. ask() blocks until address and route are resolved, up to the timeout
     // for each of the two; begin() leaves that to proceed().
     [[nodiscard]] static Made ask(const rpma_peer &peer, const char *address, const char *port,
-                                  const librpma::ConnectionParameters &parameters);
+                                  const librpma::ConnectionConfiguration &configuration);
     [[nodiscard]] static Made begin(const rpma_peer &peer, const char *address, const char *port,
-                                    const librpma::ConnectionParameters &parameters);
+                                    const librpma::ConnectionConfiguration &configuration);
     // Makes a peer's request of its id. Rejects the peer when it fails.
-    [[nodiscard]] static Made answer(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
-                                     const librpma::ConnectionParameters &parameters);
+    [[nodiscard]] static Made make_with_queues(const rpma_peer &peer, verbs::Id id,
+                                               librpma::PrivateData private_data,
+                                               const librpma::ConnectionConfiguration &configuration);
     // Does the same, but makes no queues before prepare().
-    [[nodiscard]] static Made keep(const rpma_peer &peer, verbs::Id id, librpma::PrivateData private_data,
-                                   const rpma_events *events);
+    [[nodiscard]] static Made make_bare(const rpma_peer &peer, verbs::Id id,
+                                        librpma::PrivateData private_data, const rpma_events *events);
     // Makes a peer's request that is about to come on a TCP socket.
     [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd, int flags,
-                                    const librpma::ConnectionParameters &parameters);
-    rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionParameters &parameters)
-        : IdOwner{Kind::Request}, peer_{&peer}, parameters_{parameters} {}
+                                    const librpma::ConnectionConfiguration &configuration);
+    rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration)
+        : IdOwner{Kind::Request}, peer_{&peer}, configuration_{configuration} {}
     // Rejects a peer's request.
     ~rpma_conn_req() { (void)close(); }
     rpma_conn_req(const rpma_conn_req &) = delete;
@@ -39,7 +40,7 @@ public:
     [[nodiscard]] int proceed();
     // Makes the queues of a request that has none, with this peer, which must be on the device that the
     // request came by.
-    [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
+    [[nodiscard]] int prepare(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration);
     // Takes an event that came to the rpma_events. Returns true when the program is to be told: the request
     // is ready, or has failed.
     [[nodiscard]] bool take(verbs::Event event) EXCLUDES(beginning_);
@@ -53,7 +54,7 @@ public:
     [[nodiscard]] rpma_conn_private_data private_data() const {
         return passive_ ? connection_.private_data.view() : rpma_conn_private_data{};
     }
-    [[nodiscard]] bool checks_bounds() const { return parameters_.bounds_check; }
+    [[nodiscard]] bool checks_bounds() const { return configuration_.bounds_check; }
     // On success the request is empty afterwards.
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
     [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
@@ -69,7 +70,8 @@ public:
     [[nodiscard]] void *context() const { return context_; }
 
 private:
-    [[nodiscard]] static Made create(const rpma_peer &peer, const librpma::ConnectionParameters &parameters);
+    [[nodiscard]] static Made create(const rpma_peer &peer,
+                                     const librpma::ConnectionConfiguration &configuration);
     // Makes a channel that does not block. The program waits on its descriptor and calls proceed().
     [[nodiscard]] int wait_on_own_channel();
     // Returns the channel for the events of an id that begins with this request.
@@ -85,7 +87,7 @@ private:
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> prepare_connection();
 
     const rpma_peer *peer_;
-    librpma::ConnectionParameters parameters_;
+    librpma::ConnectionConfiguration configuration_;
     bool passive_ = false;  // a peer waits for the answer
     bool ready_ = false;
     bool bare_ = false;  // it has no queues before prepare()

@@ -10,7 +10,7 @@ int rpma_conn_req_new(struct rpma_peer *peer, const char *addr, const char *port
     if (peer == nullptr || addr == nullptr || port == nullptr || req_ptr == nullptr) {
         return librpma::invalid("peer, addr, port or req_ptr is NULL");
     }
-    return librpma::give(rpma_conn_req::ask(*peer, addr, port, librpma::parameters_of(cfg)), req_ptr);
+    return librpma::give(rpma_conn_req::ask(*peer, addr, port, librpma::configuration_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *port,
@@ -18,7 +18,7 @@ int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *po
     if (peer == nullptr || addr == nullptr || port == nullptr || req_ptr == nullptr) {
         return librpma::invalid("peer, addr, port or req_ptr is NULL");
     }
-    return librpma::give(rpma_conn_req::begin(*peer, addr, port, librpma::parameters_of(cfg)), req_ptr);
+    return librpma::give(rpma_conn_req::begin(*peer, addr, port, librpma::configuration_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_cfg *cfg,
@@ -35,7 +35,7 @@ int rpma_conn_req_adopt_fd(struct rpma_peer *peer, int fd, int flags, const stru
             "peer or req_ptr is NULL, fd is negative, or flags has unknown bits or both of KEEP_FD and "
             "SHARE_FD");
     }
-    return librpma::give(rpma_conn_req::adopt(*peer, fd, flags, librpma::parameters_of(cfg)), req_ptr);
+    return librpma::give(rpma_conn_req::adopt(*peer, fd, flags, librpma::configuration_of(cfg)), req_ptr);
 }
 
 int rpma_conn_req_get_fd(const struct rpma_conn_req *req, int *fd) {
@@ -66,7 +66,7 @@ int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer,
     if (req == nullptr || peer == nullptr) {
         return librpma::invalid("req or peer is NULL");
     }
-    return req->prepare(*peer, librpma::parameters_of(cfg));
+    return req->prepare(*peer, librpma::configuration_of(cfg));
 }
 
 int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_context **ibv_ctx_ptr) {

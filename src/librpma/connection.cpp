@@ -41,32 +41,33 @@ Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::
     return own.get();
 }
 
-int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters) {
+int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration) {
     const verbs::Provider &provider = peer.provider();
-    const bool configured = parameters.cq != nullptr || parameters.rcq != nullptr;
-    if (parameters.shared_channel && (configured || rcq_of(parameters.srq) != nullptr)) {
+    const bool configured = configuration.cq != nullptr || configuration.rcq != nullptr;
+    if (configuration.shared_channel && (configured || rcq_of(configuration.srq) != nullptr)) {
         BASE_LOG(Error,
                  "a shared completion channel excludes a completion queue of several connections, and a "
                  "shared receive queue with a completion queue of its own");
         return RPMA_E_INVAL;
     }
-    if (parameters.rcq != nullptr && rcq_of(parameters.srq) != nullptr) {
+    if (configuration.rcq != nullptr && rcq_of(configuration.srq) != nullptr) {
         BASE_LOG(Error, "receives can complete in one queue: the shared receive queue has another");
         return RPMA_E_INVAL;
     }
-    if (parameters.shared_channel) {
+    if (configuration.shared_channel) {
         shared_channel = {provider, provider.completion.create_comp_channel(id->verbs)};
         if (!shared_channel) {
-            return refused("ibv_create_comp_channel", errno);
+            return log_provider_failure("ibv_create_comp_channel", errno);
         }
     }
-    const auto sends = make_completion_queue(peer, parameters.cq_size, parameters.cq, own_cq);
+    const auto sends = make_completion_queue(peer, configuration.cq_size, configuration.cq, own_cq);
     if (!sends) {
         return sends.error();
     }
     cq = *sends;
-    if ((parameters.rcq_size > 0 || parameters.rcq != nullptr) && rcq_of(parameters.srq) == nullptr) {
-        const auto receives = make_completion_queue(peer, parameters.rcq_size, parameters.rcq, own_rcq);
+    if ((configuration.rcq_size > 0 || configuration.rcq != nullptr) &&
+        rcq_of(configuration.srq) == nullptr) {
+        const auto receives = make_completion_queue(peer, configuration.rcq_size, configuration.rcq, own_rcq);
         if (!receives) {
             return receives.error();
         }
@@ -75,11 +76,11 @@ int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionPa
     return 0;
 }
 
-int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &parameters) {
-    if (const int result = make_completion_queues(peer, parameters); result != 0) {
+int Connection::make_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration) {
+    if (const int result = make_completion_queues(peer, configuration); result != 0) {
         return result;
     }
-    const rpma_cq *receives = rcq_of(parameters.srq);
+    const rpma_cq *receives = rcq_of(configuration.srq);
     if (receives == nullptr) {
         receives = rcq != nullptr ? rcq : cq;
     }
@@ -87,12 +88,12 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
     attributes.qp_context = id.get();
     attributes.send_cq = cq->get();
     attributes.recv_cq = receives->get();
-    attributes.srq = parameters.srq != nullptr ? parameters.srq->get() : nullptr;
-    attributes.cap.max_send_wr = parameters.sq_size;
-    attributes.cap.max_recv_wr = parameters.rq_size;
+    attributes.srq = configuration.srq != nullptr ? configuration.srq->get() : nullptr;
+    attributes.cap.max_send_wr = configuration.sq_size;
+    attributes.cap.max_recv_wr = configuration.rq_size;
     attributes.cap.max_send_sge = scatter_gather_elements;
     attributes.cap.max_recv_sge = scatter_gather_elements;
-    attributes.cap.max_inline_data = std::max(least_inline_size, parameters.inline_size);
+    attributes.cap.max_inline_data = std::max(least_inline_size, configuration.inline_size);
     attributes.qp_type = IBV_QPT_RC;
     attributes.sq_sig_all = 0;
     attributes.comp_mask = IBV_QP_INIT_ATTR_PD;
@@ -116,7 +117,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionParameters &p
         BASE_LOG(Error,
                  "rdma_create_qp(send queue %u, receive queue %u, inline %u bytes) on %s, for a peer on %s, "
                  "failed: %s",
-                 parameters.sq_size, parameters.rq_size, attributes.cap.max_inline_data,
+                 configuration.sq_size, configuration.rq_size, attributes.cap.max_inline_data,
                  id->verbs->device->name, peer.pd()->context->device->name, error_text(number));
         log_queue_limits(peer.provider(), id->verbs);
         return RPMA_E_PROVIDER;
@@ -140,7 +141,7 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
     }
     rdma_event_channel *const channel = events != nullptr ? events->channel() : own.get();
     if (id->channel != channel && provider.cm.migrate_id(id.get(), channel) != 0) {
-        return refused("rdma_migrate_id", errno);
+        return log_provider_failure("rdma_migrate_id", errno);
     }
     event_channel = std::move(own);
     return 0;

@@ -28,7 +28,7 @@ struct Connection {
 
     // Makes the completion queues and the queue pair on the id. After a failure close() destroys the objects
     // that were made.
-    [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
+    [[nodiscard]] int make_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration);
     // Gives the id's events to the queue, or to an event channel of its own. From then on, until the id has a
     // context, its events have no receiver (rpma_events::take).
     [[nodiscard]] int make_event_channel(const verbs::Provider &provider, const rpma_events *events);
@@ -40,7 +40,8 @@ struct Connection {
 private:
     [[nodiscard]] Result<rpma_cq *> make_completion_queue(const rpma_peer &peer, std::uint32_t size,
                                                           rpma_cq *configured, std::unique_ptr<rpma_cq> &own);
-    [[nodiscard]] int make_completion_queues(const rpma_peer &peer, const ConnectionParameters &parameters);
+    [[nodiscard]] int make_completion_queues(const rpma_peer &peer,
+                                             const ConnectionConfiguration &configuration);
 };
 
 }  // namespace librpma

@@ -19,17 +19,17 @@ bool switch_on(const verbs::Provider &provider, rdma_cm_id *id, int option, bool
 
 }  // namespace
 
-librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer, const char *address,
-                                                          const char *port,
-                                                          const librpma::EndpointParameters &parameters) {
-    if (const int result = librpma::check_events(peer.provider(), parameters.events); result != 0) {
+librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(
+    const rpma_peer &peer, const char *address, const char *port,
+    const librpma::EndpointConfiguration &configuration) {
+    if (const int result = librpma::check_events(peer.provider(), configuration.events); result != 0) {
         return librpma::Failure{result};
     }
-    auto ep = librpma::make<rpma_ep>(peer, parameters.events);
+    auto ep = librpma::make<rpma_ep>(peer, configuration.events);
     if (ep == nullptr) {
         return librpma::Failure{RPMA_E_NOMEM};
     }
-    if (const int result = ep->bind_and_listen(address, port, parameters); result != 0) {
+    if (const int result = ep->bind_and_listen(address, port, configuration); result != 0) {
         return librpma::Failure{result};
     }
     BASE_LOG(Notice, "Waiting for incoming connection on %s:%s", address, port);
@@ -37,7 +37,7 @@ librpma::Result<std::unique_ptr<rpma_ep>> rpma_ep::listen(const rpma_peer &peer,
 }
 
 int rpma_ep::bind_and_listen(const char *address, const char *port,
-                             const librpma::EndpointParameters &parameters) {
+                             const librpma::EndpointConfiguration &configuration) {
     const verbs::Provider &provider = peer_.provider();
     const ibv_device &device = *peer_.pd()->context->device;
     const auto refuse = [&](const char *step, const char *reason) {
@@ -60,8 +60,8 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
         return refuse("rdma_create_id", librpma::error_text(errno));
     }
     id_ = {provider, raw};
-    if (!switch_on(provider, raw, RDMA_OPTION_ID_REUSEADDR, parameters.reuseaddr) ||
-        !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, parameters.v6only)) {
+    if (!switch_on(provider, raw, RDMA_OPTION_ID_REUSEADDR, configuration.reuseaddr) ||
+        !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, configuration.v6only)) {
         return refuse("rdma_set_option", librpma::error_text(errno));
     }
     if (provider.cm.bind_addr(raw, (*info)->ai_src_addr) != 0) {
@@ -70,7 +70,7 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
     if (raw->verbs != nullptr && std::strcmp(raw->verbs->device->name, device.name) != 0) {
         return refuse("the address is served by another device", raw->verbs->device->name);
     }
-    if (provider.cm.listen(raw, parameters.backlog) != 0) {
+    if (provider.cm.listen(raw, configuration.backlog) != 0) {
         return refuse("rdma_listen", librpma::error_text(errno));
     }
     return 0;
@@ -138,14 +138,14 @@ librpma::Result<rpma_ep::Asked> rpma_ep::next_asked(rpma_conn_req **req_ptr) {
     return Asked{.id = std::move(id), .private_data = std::move(*private_data)};
 }
 
-int rpma_ep::next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr) {
+int rpma_ep::next_request(const librpma::ConnectionConfiguration &configuration, rpma_conn_req **req_ptr) {
     auto asked = next_asked(req_ptr);
     if (!asked) {
         return asked.error();
     }
-    return librpma::give(
-        rpma_conn_req::answer(peer_, std::move(asked->id), std::move(asked->private_data), parameters),
-        req_ptr);
+    return librpma::give(rpma_conn_req::make_with_queues(peer_, std::move(asked->id),
+                                                         std::move(asked->private_data), configuration),
+                         req_ptr);
 }
 
 int rpma_ep::next_bare_request(rpma_conn_req **req_ptr) {
@@ -154,7 +154,8 @@ int rpma_ep::next_bare_request(rpma_conn_req **req_ptr) {
         return asked.error();
     }
     return librpma::give(
-        rpma_conn_req::keep(peer_, std::move(asked->id), std::move(asked->private_data), events_), req_ptr);
+        rpma_conn_req::make_bare(peer_, std::move(asked->id), std::move(asked->private_data), events_),
+        req_ptr);
 }
 
 int rpma_ep::close() {
@@ -182,7 +183,7 @@ int rpma_ep_listen_cfg(struct rpma_peer *peer, const char *addr, const char *por
     if (peer == nullptr || addr == nullptr || port == nullptr || ep_ptr == nullptr) {
         return librpma::invalid("peer, addr, port or ep_ptr is NULL");
     }
-    return librpma::give(rpma_ep::listen(*peer, addr, port, librpma::parameters_of(cfg)), ep_ptr);
+    return librpma::give(rpma_ep::listen(*peer, addr, port, librpma::configuration_of(cfg)), ep_ptr);
 }
 
 int rpma_ep_shutdown(struct rpma_ep **ep_ptr) {
@@ -209,7 +210,7 @@ int rpma_ep_next_conn_req(struct rpma_ep *ep, const struct rpma_conn_cfg *cfg,
     if (ep == nullptr || req_ptr == nullptr) {
         return librpma::invalid("ep or req_ptr is NULL");
     }
-    return ep->next_request(librpma::parameters_of(cfg), req_ptr);
+    return ep->next_request(librpma::configuration_of(cfg), req_ptr);
 }
 
 int rpma_ep_next_bare_req(struct rpma_ep *ep, struct rpma_conn_req **req_ptr) {

@@ -10,7 +10,7 @@ struct rpma_ep final : librpma::IdOwner {
 public:
     [[nodiscard]] static librpma::Result<std::unique_ptr<rpma_ep>> listen(
         const rpma_peer &peer, const char *address, const char *port,
-        const librpma::EndpointParameters &parameters);
+        const librpma::EndpointConfiguration &configuration);
     rpma_ep(const rpma_peer &peer, const rpma_events *events)
         : IdOwner{Kind::Endpoint}, peer_{peer}, events_{events} {}
     ~rpma_ep() { (void)close(); }
@@ -24,7 +24,8 @@ public:
     [[nodiscard]] int keep(verbs::Event event) EXCLUDES(mutex_);
     // These return a request of a peer. Each writes *req_ptr on success, and NULL when the event cannot be
     // acknowledged; the second makes no queues.
-    [[nodiscard]] int next_request(const librpma::ConnectionParameters &parameters, rpma_conn_req **req_ptr);
+    [[nodiscard]] int next_request(const librpma::ConnectionConfiguration &configuration,
+                                   rpma_conn_req **req_ptr);
     [[nodiscard]] int next_bare_request(rpma_conn_req **req_ptr);
     [[nodiscard]] int close();
 
@@ -39,7 +40,7 @@ private:
     };
 
     [[nodiscard]] int bind_and_listen(const char *address, const char *port,
-                                      const librpma::EndpointParameters &parameters);
+                                      const librpma::EndpointConfiguration &configuration);
     [[nodiscard]] librpma::Result<verbs::Event> next_event() EXCLUDES(mutex_);
     // Returns the next peer that asks, and rejects it when this fails.
     [[nodiscard]] librpma::Result<Asked> next_asked(rpma_conn_req **req_ptr);

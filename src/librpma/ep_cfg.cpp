@@ -4,7 +4,7 @@
 
 #include "librpma/accessor.hpp"
 
-librpma::EndpointParameters librpma::parameters_of(const rpma_ep_cfg *cfg) {
+librpma::EndpointConfiguration librpma::configuration_of(const rpma_ep_cfg *cfg) {
     if (cfg == nullptr) {
         return {};
     }

@@ -9,7 +9,7 @@
 namespace librpma {
 
 // A configuration as it was at one moment. A default-constructed one has the defaults.
-struct EndpointParameters {
+struct EndpointConfiguration {
     int backlog = 0;  // 0: the device chooses
     bool v6only = false;
     bool reuseaddr = false;
@@ -20,15 +20,15 @@ struct EndpointParameters {
 
 // Any thread may set and get each value. Relaxed is enough, because a value publishes nothing else.
 struct rpma_ep_cfg final {
-    std::atomic<int> backlog{librpma::EndpointParameters{}.backlog};
-    std::atomic<bool> v6only{librpma::EndpointParameters{}.v6only};
-    std::atomic<bool> reuseaddr{librpma::EndpointParameters{}.reuseaddr};
-    std::atomic<rpma_events *> events{librpma::EndpointParameters{}.events};
+    std::atomic<int> backlog{librpma::EndpointConfiguration{}.backlog};
+    std::atomic<bool> v6only{librpma::EndpointConfiguration{}.v6only};
+    std::atomic<bool> reuseaddr{librpma::EndpointConfiguration{}.reuseaddr};
+    std::atomic<rpma_events *> events{librpma::EndpointConfiguration{}.events};
 };
 
 namespace librpma {
 
 // cfg may be nullptr; the result then has the defaults.
-[[nodiscard]] EndpointParameters parameters_of(const rpma_ep_cfg *cfg);
+[[nodiscard]] EndpointConfiguration configuration_of(const rpma_ep_cfg *cfg);
 
 }  // namespace librpma

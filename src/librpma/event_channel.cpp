@@ -6,7 +6,7 @@
 
 namespace librpma {
 
-int refused(const char *call, int number) {
+int log_provider_failure(const char *call, int number) {
     BASE_LOG(Error, "%s failed: %s", call, error_text(number));
     return RPMA_E_PROVIDER;
 }
@@ -16,13 +16,13 @@ int waited(int number, const char *call) {
         BASE_LOG(Error, "%s: nobody waits, or the process that made the queue is this one's parent", call);
         return RPMA_E_INVAL;
     }
-    return number == 0 ? 0 : refused(call, number);
+    return number == 0 ? 0 : log_provider_failure(call, number);
 }
 
 Result<verbs::EventChannel> make_channel(const verbs::Provider &provider) {
     verbs::EventChannel channel{provider, provider.cm.create_event_channel()};
     if (!channel) {
-        return Failure{refused("rdma_create_event_channel", errno)};
+        return Failure{log_provider_failure("rdma_create_event_channel", errno)};
     }
     return channel;
 }
@@ -37,7 +37,7 @@ Result<verbs::Event> next_event(const verbs::Provider &provider, rdma_event_chan
         BASE_LOG(Debug, "no event on the channel");
         return Failure{RPMA_E_NO_EVENT};
     }
-    return Failure{refused("rdma_get_cm_event", errno)};
+    return Failure{log_provider_failure("rdma_get_cm_event", errno)};
 }
 
 }  // namespace librpma

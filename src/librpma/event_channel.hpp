@@ -8,7 +8,7 @@
 namespace librpma {
 
 // Logs that a call failed, with its errno value, and returns RPMA_E_PROVIDER.
-[[nodiscard]] int refused(const char *call, int number);
+[[nodiscard]] int log_provider_failure(const char *call, int number);
 // Returns the return code for the errno value of beginning or ending a wait, and logs a failure.
 [[nodiscard]] int waited(int number, const char *call);
 [[nodiscard]] Result<verbs::EventChannel> make_channel(const verbs::Provider &provider);

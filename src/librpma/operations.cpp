@@ -8,7 +8,7 @@
 
 namespace librpma {
 
-int refused_post(int returned) {
+int log_refused_post(int returned) {
     const int number = verbs::post_error(returned);
     BASE_LOG(Error, "the operation cannot be posted: %s%s", error_text(number),
              number == ENOMEM   ? " (the queue is full: see rpma_conn_cfg_set_sq_size, _set_rq_size)"

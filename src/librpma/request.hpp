@@ -97,7 +97,7 @@ inline bool prepare_transfer(Request &request, ibv_wr_opcode opcode, const rpma_
         return false;
     }
     unsigned wr_flags = send_flags(flags);
-    if (conn->looks_closer(len)) [[unlikely]] {
+    if (conn->needs_checks(len)) [[unlikely]] {
         if (len > UINT32_MAX || (conn->checks_bounds() && (!is_within(local_offset, len, local->size()) ||
                                                            !is_within(remote_offset, len, remote->size())))) {
             return false;
@@ -122,7 +122,7 @@ inline bool prepare_message(Request &request, ibv_wr_opcode opcode, const rpma_c
         return false;
     }
     unsigned wr_flags = send_flags(flags);
-    if (conn->looks_closer(len)) [[unlikely]] {
+    if (conn->needs_checks(len)) [[unlikely]] {
         if (len > UINT32_MAX ||
             (conn->checks_bounds() && local != nullptr && !is_within(offset, len, local->size()))) {
             return false;
@@ -178,12 +178,12 @@ int prepare_flush(Request &request, const rpma_conn *conn, const rpma_mr_remote 
                   std::size_t len, int type, int flags, const void *op_context);
 
 // Returns the return code for the result of a post that failed. It is not inline, because that is rare.
-[[nodiscard]] int refused_post(int returned);
+[[nodiscard]] int log_refused_post(int returned);
 
 // Returns the return code for the result of a post.
 inline int posted(int number) {
     if (number != 0) [[unlikely]] {
-        return refused_post(number);
+        return log_refused_post(number);
     }
     return 0;
 }

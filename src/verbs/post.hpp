@@ -71,8 +71,8 @@ inline ibv_send_wr flush_request(ibv_sge *extent, Remote remote, Flush flush, un
 }
 
 inline int post(ibv_qp *qp, ibv_send_wr &request) {
-    ibv_send_wr *refused = nullptr;
-    return ibv_post_send(qp, &request, &refused);
+    ibv_send_wr *bad = nullptr;
+    return ibv_post_send(qp, &request, &bad);
 }
 inline int post(ibv_qp *qp, ibv_send_wr &&request) {
     return post(qp, request);
@@ -81,15 +81,15 @@ inline int post(ibv_qp *qp, ibv_send_wr &&request) {
 inline int post_receive(ibv_qp *qp, ibv_sge *local, std::uint64_t wr_id) {
     ibv_recv_wr request{
         .wr_id = wr_id, .next = nullptr, .sg_list = local, .num_sge = local != nullptr ? 1 : 0};
-    ibv_recv_wr *refused = nullptr;
-    return ibv_post_recv(qp, &request, &refused);
+    ibv_recv_wr *bad = nullptr;
+    return ibv_post_recv(qp, &request, &bad);
 }
 
 inline int post_receive(ibv_srq *srq, ibv_sge *local, std::uint64_t wr_id) {
     ibv_recv_wr request{
         .wr_id = wr_id, .next = nullptr, .sg_list = local, .num_sge = local != nullptr ? 1 : 0};
-    ibv_recv_wr *refused = nullptr;
-    return ibv_post_srq_recv(srq, &request, &refused);
+    ibv_recv_wr *bad = nullptr;
+    return ibv_post_srq_recv(srq, &request, &bad);
 }
 
 }  // namespace verbs
