@@ -95,38 +95,37 @@ std::string Server::why_busy(Mode mode) const {
 }
 
 Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
-    const auto refused = [&](Status status, const std::string &reason) {
+    const auto refuse = [&](Status status, const std::string &reason) {
         return Offer{.status = status, .reason = reason};
     };
     if (hello.version != protocol_version) {
-        return refused(Status::Version, {});
+        return refuse(Status::Version, {});
     }
     if (hello.mode == Mode::Status) {
         return status();
     }
     if (const std::string full = why_full(client.host); !full.empty()) {
-        return refused(Status::Full, full);
+        return refuse(Status::Full, full);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
         if (const std::string busy = why_busy(hello.mode); !busy.empty()) {
-            return refused(Status::Busy, busy);
+            return refuse(Status::Busy, busy);
         }
         if (storage_error_ != 0) {
-            return refused(
-                Status::Failed,
-                fmt::format("the server could not make data durable: {}; it takes no push until it "
-                            "is started again",
-                            errno_text(storage_error_)));
+            return refuse(Status::Failed,
+                          fmt::format("the server could not make data durable: {}; it takes no push until it "
+                                      "is started again",
+                                      errno_text(storage_error_)));
         }
         if (const auto usable = pool_.check(); !usable) {
             BASE_LOG_PEER(Warning, "%s", usable.error().text.c_str());
-            return refused(Status::Failed, usable.error().text);
+            return refuse(Status::Failed, usable.error().text);
         }
     }
     auto offered = offer(hello, request, client);
     if (!offered) {
         BASE_LOG_PEER(Warning, "%s", offered.error().text.c_str());
-        return refused(Status::Failed, offered.error().text);
+        return refuse(Status::Failed, offered.error().text);
     }
     return *std::move(offered);
 }

@@ -42,7 +42,7 @@ template <typename Use>
 template <typename Move>
 [[gnu::noinline, gnu::cold]] long move_while_interrupted(int fd, Move move) {
     const auto socket = Table::instance().find(fd);
-    return socket && socket->is_plain() ? returned(move(*socket)) : refused();
+    return socket && socket->is_plain() ? returned(move(*socket)) : fail_with_edeadlk();
 }
 
 template <typename Move>

@@ -24,16 +24,16 @@ template <typename T>
     }
 }
 
-// The failure of a call from a signal handler that would wait for the call that it has interrupted.
-[[gnu::noinline, gnu::cold]] inline long refused() {
+// Returns the failure of a call from a signal handler that would wait for the call that it has interrupted.
+[[gnu::noinline, gnu::cold]] inline long fail_with_edeadlk() {
     errno = EDEADLK;
     return -1;
 }
 
 // Returns the result of work(), and sets errno also when there is no memory. A call from the handler of a
 // signal that has interrupted another call of this thread gets what interrupted() returns.
-template <typename Work, typename Interrupted = decltype(&refused)>
-[[gnu::always_inline]] inline long guarded(Work work, Interrupted interrupted = refused) {
+template <typename Work, typename Interrupted = decltype(&fail_with_edeadlk)>
+[[gnu::always_inline]] inline long guarded(Work work, Interrupted interrupted = fail_with_edeadlk) {
     if (Call::is_interrupted()) [[unlikely]] {
         return interrupted();
     }

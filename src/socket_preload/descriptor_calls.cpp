@@ -29,7 +29,7 @@ namespace socket_preload {
 
 namespace {
 
-int refused(int error) {
+int fail_with(int error) {
     errno = error;
     return -1;
 }
@@ -68,7 +68,7 @@ bool may_replace(int number) {
         return true;
     }
     if (descriptors.has_duplicates(number)) {
-        return refused(EBUSY) == 0;
+        return fail_with(EBUSY) == 0;
     }
     if (kind != Kind::Own) {
         (void)close_any(number);
@@ -79,7 +79,7 @@ bool may_replace(int number) {
         (void)rsockets::Leaving::instance().sweep();
         (void)LIBC(poll)(nullptr, 0, 1);
     }
-    return descriptors.kind(number) != Kind::Own || refused(EBUSY) == 0;
+    return descriptors.kind(number) != Kind::Own || fail_with(EBUSY) == 0;
 }
 
 // socket is the number that librsocket knows of fd.
@@ -97,7 +97,7 @@ int fcntl_of_rsocket(int fd, int socket, int command, void *argument) {
 int fcntl_of_any(int fd, int command, void *argument) {
     int socket = fd;
     if (descriptors.kind(fd) == Kind::Own) {
-        return refused(EBADF);
+        return fail_with(EBADF);
     }
     if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
         return duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
@@ -109,10 +109,10 @@ int fcntl_of_any(int fd, int command, void *argument) {
 int duplicate_onto(int fd, int number, int flags) {
     // A call that fails leaves the descriptor with that number open.
     if (descriptors.kind(fd) == Kind::Own || LIBC(fcntl)(fd, F_GETFD) < 0) {
-        return refused(EBADF);
+        return fail_with(EBADF);
     }
     if ((flags & ~O_CLOEXEC) != 0) {
-        return refused(EINVAL);
+        return fail_with(EINVAL);
     }
     if (!may_replace(number)) {
         return -1;
@@ -125,7 +125,7 @@ int tell_unread(int fd, int *bytes) {
     int listens = 0;
     socklen_t length = sizeof(listens);
     if (rgetsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0) {
-        return refused(EINVAL);
+        return fail_with(EINVAL);
     }
     const ssize_t unread = rrecv(fd, nullptr, INT_MAX, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
     *bytes = unread > 0 ? static_cast<int>(unread) : 0;
@@ -147,7 +147,7 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
 int close_any(int fd) {
     const Kind kind = descriptors.kind(fd);
     if (kind == Kind::Own) {
-        return refused(EBADF);  // as if it were not there
+        return fail_with(EBADF);  // as if it were not there
     }
     if (kind == Kind::Inherited) {
         return close_inherited(fd);

@@ -51,7 +51,7 @@ bool read_chance(std::string_view text, double &chance) {
     return plain && error == std::errc{} && end == text.data() + text.size() && chance <= 1;
 }
 
-std::unexpected<std::string> refused(std::string_view item, const char *expected) {
+std::unexpected<std::string> bad_item(std::string_view item, const char *expected) {
     return std::unexpected{'"' + std::string{item} + "\", expected " + expected};
 }
 
@@ -102,25 +102,25 @@ std::expected<Faults, std::string> Faults::parse(std::string_view text) {
         const std::string_view value = item.substr(std::min(equals + 1, item.size()));
         if (name == "seed") {
             if (has_seed || !read_number(value, faults.seed_)) {
-                return refused(item, "seed=NUMBER once, NUMBER up to 18446744073709551615");
+                return bad_item(item, "seed=NUMBER once, NUMBER up to 18446744073709551615");
             }
             has_seed = true;
             continue;
         }
         const auto *const known = std::ranges::find(items, name, &Item::name);
         if (known == items.end()) {
-            return refused(item, "one of seed=, drop=, delay_us=, tear=, register=, fill=");
+            return bad_item(item, "one of seed=, drop=, delay_us=, tear=, register=, fill=");
         }
         Wish &wish = faults.wishes_[static_cast<std::size_t>(known - items.begin())];
         const std::size_t colon = value.find(':');
         if (wish.given) {
-            return refused(item, "each kind of fault once");
+            return bad_item(item, "each kind of fault once");
         }
         if (!read_number(value.substr(0, colon), wish.number) || wish.number > known->most) {
-            return refused(item, known->expected);
+            return bad_item(item, known->expected);
         }
         if (colon != std::string_view::npos && !read_chance(value.substr(colon + 1), wish.chance)) {
-            return refused(item, "a CHANCE from 0 to 1 behind the colon, such as 0.01");
+            return bad_item(item, "a CHANCE from 0 to 1 behind the colon, such as 0.01");
         }
         wish.given = true;
     }

@@ -67,10 +67,10 @@ public:
     // The part of a chain that is posted when one of its requests cannot be.
     enum class Part : std::uint8_t { BeforeTheBad, Nothing };
     int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
-        return inherited() ? refused(request, bad) : post_sends(request, bad, when_bad);
+        return inherited() ? fail_inherited(request, bad) : post_sends(request, bad, when_bad);
     }
     int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
-        return inherited() ? refused(request, bad) : post_receives(request, bad);
+        return inherited() ? fail_inherited(request, bad) : post_receives(request, bad);
     }
     int modify(const ibv_qp_attr &attributes, int mask) {
         return inherited() ? EINVAL : change_state(attributes, mask);
@@ -116,7 +116,7 @@ protected:
 
 private:
     template <typename Request>
-    static int refused(Request *request, Request **bad) {
+    static int fail_inherited(Request *request, Request **bad) {
         *bad = request;
         return EINVAL;
     }

@@ -118,13 +118,13 @@ WorkRequests::WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap)
 }
 
 void WorkRequests::start() {
-    const bool refused = queue_pair_.inherited();
-    if (!refused) {
+    const bool inherited = queue_pair_.inherited();
+    if (!inherited) {
         mutex_.take();
     }
     held();
     count_ = 0;
-    error_ = refused ? EINVAL : 0;
+    error_ = inherited ? EINVAL : 0;
 }
 
 void WorkRequests::abort() {
