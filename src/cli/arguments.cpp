@@ -119,4 +119,16 @@ std::string format_size(double bytes) {
     return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
 }
 
+std::string printable(std::span<const std::byte> text, std::string_view ends) {
+    std::string made;
+    for (const std::byte byte : text) {
+        const auto character = static_cast<char>(byte);
+        if (ends.find(character) != std::string_view::npos) {
+            break;
+        }
+        made += character >= ' ' && character <= '~' ? character : '?';
+    }
+    return made;
+}
+
 }  // namespace cli

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/arguments: parses the words of the command line that have a form of their own, and formats sizes for
-// people.
+// cli/arguments: parses the words of the command line that have a form of their own, and formats sizes and a
+// peer's bytes for people.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,5 +39,9 @@ struct Address {
 
 // Returns a text like "1.5 GiB"; below 1 KiB like "17 bytes".
 [[nodiscard]] std::string format_size(double bytes);
+
+// Returns a peer's text up to the first of the characters that end it. Every other character that is not
+// printable becomes a question mark, because the text goes to a terminal.
+[[nodiscard]] std::string printable(std::span<const std::byte> text, std::string_view ends);
 
 }  // namespace cli

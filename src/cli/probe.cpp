@@ -46,15 +46,7 @@ bool wait_for(const base::Fd &fd, short events, Time until) {
 }
 
 std::string first_line(std::span<const std::byte> bytes) {
-    std::string text;
-    for (const std::byte byte : bytes.first(std::min(bytes.size(), most_text))) {
-        const auto letter = static_cast<char>(byte);
-        if (letter == '\r' || letter == '\n') {
-            break;
-        }
-        text += letter >= ' ' && letter <= '~' ? letter : '?';
-    }
-    return text;
+    return printable(bytes.first(std::min(bytes.size(), most_text)), "\r\n");
 }
 
 // Connects to the first of the host's addresses that accepts, and returns that address.

@@ -3,8 +3,10 @@
 #include "cli/protocol.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/cursor.hpp"
+#include "cli/arguments.hpp"
 #include "cli/pool_format.hpp"
 
 namespace cli {
@@ -17,17 +19,9 @@ constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
 constexpr std::size_t offer_size = 72 + pusher_size;  // the bytes of an offer that are used
 
-// Makes a peer's text printable, because it goes to a terminal.
-std::string printable(std::span<const std::byte> bytes) {
-    std::string text;
-    for (const std::byte byte : bytes) {
-        const auto character = static_cast<char>(byte);
-        if (character == '\0') {
-            break;
-        }
-        text += character >= ' ' && character <= '~' ? character : '?';
-    }
-    return text;
+// Text in a message ends with the message or with a zero.
+std::string text_of(std::span<const std::byte> bytes) {
+    return printable(bytes, std::string_view{"\0", 1});
 }
 
 }  // namespace
@@ -144,7 +138,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     }
     if (offer.status != Status::Ok) {
         offer.reason =
-            printable(bytes.subspan(common_size, std::min(bytes.size(), sizeof(OfferBytes)) - common_size));
+            text_of(bytes.subspan(common_size, std::min(bytes.size(), sizeof(OfferBytes)) - common_size));
         return offer;
     }
     offer.capacity = reader.little<std::uint64_t>();
@@ -157,7 +151,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.clients = reader.little<std::uint32_t>();
     offer.storage_error = reader.little<std::uint32_t>();
     offer.pushing_seconds = reader.little<std::uint32_t>();
-    offer.pusher = printable(reader.bytes(pusher_size));
+    offer.pusher = text_of(reader.bytes(pusher_size));
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
