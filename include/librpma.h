@@ -1652,6 +1652,20 @@ int rpma_conn_drain(struct rpma_conn *conn);
  */
 int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
 
+/**
+ * Tells the way that a connection's bytes take. It is chosen when the connection is made.
+ *
+ *   link  It becomes text that is valid as long as the library is loaded:
+ *           device  the network of a device of the kernel
+ *           tcp     a TCP connection of the soft device
+ *           memory  memory that two processes on one host have mapped, with the soft device
+ *
+ * Threads: any number at once.
+ * Errors:
+ *   RPMA_E_AGAIN  The connection is not established yet.
+ */
+int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
+
 /* ---------------------------------------------------------------- requests that do not block ---- */
 
 /* Threads: one thread at a time uses a request. */

@@ -29,6 +29,7 @@
 #include <expected>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace rpma {
@@ -430,6 +431,14 @@ public:
         std::uint32_t number = 0;
         (void)rpma_conn_get_qp_num(object_, &number);
         return number;
+    }
+    // Returns the way that the bytes take: device, tcp or memory.
+    [[nodiscard]] expected<std::string_view> link() const {
+        const char *name = "";
+        if (const int code = rpma_conn_get_link(object_, &name); code != 0) {
+            return std::unexpected{error{code}};
+        }
+        return std::string_view{name};
     }
     expected<void> disconnect() { return detail::result_of(rpma_conn_disconnect(object_)); }
 };

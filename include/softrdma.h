@@ -258,6 +258,17 @@ SOFTRDMA_LIKE(ibv_ack_async_event);
 extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 
 /**
+ * Tells the way of the bytes of a queue pair's connection. It is chosen when the connection is made, and
+ * does not change.
+ *
+ * Returns: text that is valid as long as the library is loaded:
+ *   tcp     a TCP connection
+ *   memory  memory that both processes have mapped, because they are on one host
+ *   NULL    the queue pair is not connected yet, or is a datagram queue pair
+ */
+extern const char *softrdma_link(const struct ibv_qp *qp);
+
+/**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
  *
  * Returns: 0 before its end, and when either side disconnected; or one of these, or another errno value of

@@ -269,6 +269,19 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error) {
     return 0;
 }
 
+int rpma_conn_get_link(const struct rpma_conn *conn, const char **link) {
+    if (conn == nullptr || link == nullptr) {
+        return librpma::invalid("conn or link is NULL");
+    }
+    const verbs::Provider &provider = conn->provider();
+    const char *const name = provider.capabilities.tells_link ? provider.beyond.link(conn->qp()) : "device";
+    if (name == nullptr) {
+        return RPMA_E_AGAIN;
+    }
+    *link = name;
+    return 0;
+}
+
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {
     return librpma::destroy(conn_ptr);
 }

@@ -28,6 +28,8 @@ enum class State : std::uint8_t {
 };
 // The way that the bytes take. A listener has Rdma where it does not listen in TCP.
 enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
+// The link of an established stream (rpma_conn_get_link).
+enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3 };
 enum class Phase : std::uint32_t { None = 0, Connecting = 1, Established = 2, Over = 3 };
 
 // The facts about an rsocket that hold until it changes its state. Texts end with a zero.
@@ -57,7 +59,7 @@ struct Live {
     Phase phase = Phase::None;
     std::int32_t error = 0;    // why the stream is over, as an errno value
     std::uint32_t thread = 0;  // of its shard
-    std::uint32_t reserved = 0;
+    Link link = Link::None;
     std::uint64_t sent_bytes = 0;
     std::uint64_t sent_messages = 0;
     std::uint64_t received_bytes = 0;

@@ -168,6 +168,7 @@ void Connection::take_event(rpma_conn_event event) {
     rpma_.expect_event(false);
     if (event == RPMA_CONN_ESTABLISHED) {
         life_.accepted();
+        report_->link = rpma_.link();
         if (side_ == Side::Active) {
             meet(rpma_.answer_data());
         }

@@ -3,6 +3,7 @@
 #include "stream/rpma_connection.hpp"
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "stream/outgoing.hpp"
@@ -103,6 +104,16 @@ int RpmaConnection::error() const {
     int error = 0;
     (void)rpma_conn_get_error(conn_.get(), &error);
     return error;
+}
+
+registry::Link RpmaConnection::link() const {
+    const char *name = "";
+    (void)rpma_conn_get_link(conn_.get(), &name);
+    const std::string_view link{name};
+    return link == "memory"   ? registry::Link::Memory
+           : link == "tcp"    ? registry::Link::Tcp
+           : link == "device" ? registry::Link::Device
+                              : registry::Link::None;
 }
 
 base::Result<sockaddr_storage> RpmaConnection::local_name() const {

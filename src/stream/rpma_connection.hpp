@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 
+#include "registry/record.hpp"
 #include "stream/owned.hpp"
 #include "stream/settings.hpp"
 #include "stream/shard.hpp"
@@ -50,6 +51,7 @@ public:
     [[nodiscard]] rpma_conn_private_data answer_data() const;
     // Returns why the connection has ended, as an errno value, and 0 when there is no reason.
     [[nodiscard]] int error() const;
+    [[nodiscard]] registry::Link link() const;
     void disconnect() { (void)rpma_conn_disconnect(conn_.get()); }
     // Has the device end the connection by itself when what is posted has left. Returns false when it cannot.
     [[nodiscard]] bool drain() { return rpma_conn_drain(conn_.get()) == 0; }

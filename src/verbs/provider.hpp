@@ -105,6 +105,8 @@ struct CallsBeyondVerbs {
     int (*disconnect_when_sent)(rdma_cm_id *id);
     // Returns the reason why the connection of a queue pair ended, an errno value or 0.
     int (*end_error)(const ibv_qp *qp);
+    // Returns the name of the way that the bytes of a queue pair's connection take.
+    const char *(*link)(const ibv_qp *qp);
 };
 
 // A kind of device promises these. A call that a capability names is nullptr without it.
@@ -131,6 +133,8 @@ struct Capabilities {
     // A queue pair knows why its connection ended: beyond.end_error. Without this capability only
     // events tell.
     bool tells_end_error;
+    // A queue pair knows the way that its bytes take: beyond.link. Without this capability the device is it.
+    bool tells_link;
     // The most bytes of inline data; 0 when only the creation of a queue pair tells.
     std::uint32_t most_inline_size;
 };

@@ -52,6 +52,7 @@ const Provider rdma_core = {
                      .waits_unarmed = false,
                      .ends_when_sent = false,
                      .tells_end_error = false,
+                     .tells_link = false,
                      .most_inline_size = 0},
     .device = {.query_device_ex = ibv_query_device_ex,
                .query_port = query_port,

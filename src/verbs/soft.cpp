@@ -32,6 +32,7 @@ const Provider soft = {
                      .waits_unarmed = true,
                      .ends_when_sent = true,
                      .tells_end_error = true,
+                     .tells_link = true,
                      .most_inline_size = SOFTRDMA_MAX_INLINE_SIZE},
     .device = {.query_device_ex = softrdma_ibv_query_device_ex,
                .query_port = softrdma_ibv_query_port,
@@ -84,7 +85,8 @@ const Provider soft = {
                .events_wait_begin = softrdma_events_wait_begin,
                .events_wait_end = softrdma_events_wait_end,
                .disconnect_when_sent = softrdma_disconnect_when_sent,
-               .end_error = softrdma_end_error},
+               .end_error = softrdma_end_error,
+               .link = softrdma_link},
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* conn: tests a connection's events, private data, queues and end. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ends.h"
@@ -12,6 +13,7 @@ static void arguments_are_checked(void **state) {
     struct rpma_conn_private_data data = {NULL, 7};
     struct rpma_cq *cq = anything();
     uint32_t number = 7;
+    const char *link = NULL;
     int fd = -7;
     assert_code(rpma_conn_get_event_fd(NULL, &fd), RPMA_E_INVAL);
     assert_code(rpma_conn_get_event_fd(conn, NULL), RPMA_E_INVAL);
@@ -23,6 +25,8 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_apply_remote_peer_cfg(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_qp_num(NULL, &number), RPMA_E_INVAL);
     assert_code(rpma_conn_get_qp_num(conn, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_link(NULL, &link), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_link(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_cq(NULL, &cq), RPMA_E_INVAL);
     assert_code(rpma_conn_get_cq(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_rcq(NULL, &cq), RPMA_E_INVAL);
@@ -164,6 +168,22 @@ static void queue_pairs_have_numbers(void **state) {
     assert_true(client != server);
 }
 
+/* Both ends are in this process, so they share memory unless the tests run over TCP. */
+static void the_link_is_told(void **state) {
+    struct ends *ends = *state;
+    const char *const memory = getenv("SOFTRDMA_SHM");
+    const char *expected = memory != NULL && strcmp(memory, "off") == 0 ? "tcp" : "memory";
+    const char *client = NULL;
+    const char *server = NULL;
+    if (ends->device != SOFT_DEVICE) {
+        expected = "device";
+    }
+    assert_ok(rpma_conn_get_link(ends->client, &client));
+    assert_ok(rpma_conn_get_link(ends->server, &server));
+    assert_string_equal(client, expected);
+    assert_string_equal(server, expected);
+}
+
 static void default_has_one_queue_and_no_shared_channel(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;
@@ -237,6 +257,7 @@ int main(void) {
         WITH_ENDPOINT(connection_can_be_deleted_before_it_is_established),
         WITH_ENDPOINT(event_wakes_a_waiting_thread),
         WITH_CONNECTION(queue_pairs_have_numbers),
+        WITH_CONNECTION(the_link_is_told),
         WITH_CONNECTION(default_has_one_queue_and_no_shared_channel),
         WITH_ENDPOINT(shared_channel_serves_both_queues),
     };

@@ -36,7 +36,7 @@ start_client() {
 # The stream of a server that uses TCP is a TCP stream, whose bytes the kernel counts.
 start_end repeats
 start_client 10000
-has "$client" established mode=tcp device=None 'reason=the peer speaks TCP' "peer=127.0.0.1:$port" sent_bytes=10000 \
+has "$client" established mode=tcp device=None link=None 'reason=the peer speaks TCP' "peer=127.0.0.1:$port" sent_bytes=10000 \
     received_bytes=10000 window_bytes=None shard=None
 exec {input}>&-
 wait "$client" || die "the client ended with $?"
@@ -45,17 +45,19 @@ start_end echo
 listener=$pid server_port=$port
 has "$listener" listening type=stream "local=127.0.0.1:$port" peer=None mode=None sent_bytes=None
 
+link=memory
+if [ "${SOFTRDMA_SHM-on}" = off ]; then link=tcp; fi
 start_client 10000
 for process in "$client" "$listener"; do
-    has "$process" established mode=rdma device=soft_lo sent_bytes=10000 received_bytes=10000 "shard=$process" \
+    has "$process" established mode=rdma device=soft_lo "link=$link" sent_bytes=10000 received_bytes=10000 "shard=$process" \
         "user=$(id -u)" reason=None 'window_bytes=>10000' 'credits=>100'
 done
 has "$client" established "peer=127.0.0.1:$server_port"
 has "$listener" established "local=127.0.0.1:$server_port"
 
 bounded "$rpma" sockets >stdout 2>stderr || die "sockets"
-grep -qE '^PID +PROGRAM +USER +FD +TYPE +STATE +MODE +DEVICE +LOCAL +PEER ' stdout || die "the titles: $(head -1 stdout)"
-grep -qE "^$listener +test_socket_end +$(id -u) +[0-9]+ +stream +listening +- +- +127.0.0.1:$server_port +- " stdout ||
+grep -qE '^PID +PROGRAM +USER +FD +TYPE +STATE +MODE +DEVICE +LINK +LOCAL +PEER ' stdout || die "the titles: $(head -1 stdout)"
+grep -qE "^$listener +test_socket_end +$(id -u) +[0-9]+ +stream +listening +- +- +- +127.0.0.1:$server_port +- " stdout ||
     die "the listener: $(cat stdout)"
 grep -qE "^$client .* established +rdma +soft_lo .* 127.0.0.1:$server_port +10000 +10000 " stdout ||
     die "the client: $(cat stdout)"

@@ -166,6 +166,10 @@ unsigned softrdma_peer_operations(const ibv_qp *qp) {
     return AnyQueuePair::of(qp)->peer_operations();
 }
 
+const char *softrdma_link(const ibv_qp *qp) {
+    return AnyQueuePair::of(qp)->link_name();
+}
+
 int softrdma_end_error(const ibv_qp *qp) {
     return AnyQueuePair::of(qp)->end_error();
 }

@@ -216,6 +216,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     }
     group_->add(*this, link->descriptor(), link->watched({.readable = true}));
     link_ = std::move(link);
+    set_link_name(link_->name());
     unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);

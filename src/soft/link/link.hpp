@@ -117,6 +117,8 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
+    // Returns the name of this kind of link, for people.
+    [[nodiscard]] virtual const char *name() const = 0;
     // Returns how many bytes one segment of the path carries.
     [[nodiscard]] virtual std::size_t max_segment() const = 0;
 };

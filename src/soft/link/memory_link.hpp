@@ -48,6 +48,7 @@ public:
     void limit_unsent(std::size_t bytes) override {
         most_unread_ = std::clamp<std::size_t>(bytes, 1, rings_.ring_bytes());
     }
+    [[nodiscard]] const char *name() const override { return "memory"; }
     [[nodiscard]] std::size_t max_segment() const override;
 
 private:

@@ -26,6 +26,7 @@ public:
     [[nodiscard]] std::size_t unread_bytes() const override;
     [[nodiscard]] bool undelivered() const override;
     void limit_unsent(std::size_t bytes) override;
+    [[nodiscard]] const char *name() const override { return "tcp"; }
     [[nodiscard]] std::size_t max_segment() const override;
 
 private:

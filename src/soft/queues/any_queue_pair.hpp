@@ -84,6 +84,8 @@ public:
     // Returns the reason why its connection ended, as an errno value; 0 before the end, and after an orderly
     // end.
     [[nodiscard]] virtual int end_error() const { return 0; }
+    // Returns the name of the link of its connection; null when there never was one.
+    [[nodiscard]] const char *link_name() const { return link_name_.load(std::memory_order_acquire); }
 
     // Takes the object by which requests can be prepared one by one; the table of ibv_qp_ex is filled in.
     void prepare_requests_by(std::unique_ptr<PreparedRequests> requests) { prepared_ = std::move(requests); }
@@ -99,6 +101,8 @@ protected:
     // Removes the number from the table, and waits until every Hold is gone. leave() of each type calls it
     // without a lock.
     void forget_number();
+    // `name` is valid for ever.
+    void set_link_name(const char *name) { link_name_.store(name, std::memory_order_release); }
 
     // The functions of each type, for the process that made the queue pair. leave() ends it before its
     // destructor, which may not begin while its group serves it.
@@ -123,6 +127,7 @@ private:
 
     const std::uint64_t creation_;
     std::atomic<unsigned> holds_{0};
+    std::atomic<const char *> link_name_{nullptr};
     std::unique_ptr<PreparedRequests> prepared_;
 };
 

@@ -44,6 +44,7 @@ public:
     [[nodiscard]] bool undelivered() const override { return link_->undelivered(); }
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return link_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { link_->limit_unsent(bytes); }
+    [[nodiscard]] const char *name() const override { return link_->name(); }
     [[nodiscard]] std::size_t max_segment() const override { return link_->max_segment(); }
 
     [[nodiscard]] std::size_t sent() const { return sending_.bytes; }
