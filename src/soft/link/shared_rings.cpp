@@ -22,22 +22,23 @@ base::Result<void *> mapped(int file, std::size_t bytes) {
 
 }  // namespace
 
-std::atomic<int> SharedRings::count_{0};
+std::atomic<int> SharedRings::mapped_memories{0};
 
 SharedRings::SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side)
     : file_{std::move(file)}, memory_{static_cast<Memory *>(memory)}, ring_bytes_{ring_bytes}, side_{side} {
-    count_.fetch_add(1, std::memory_order_relaxed);
+    mapped_memories.fetch_add(1, std::memory_order_relaxed);
 }
 
 SharedRings::~SharedRings() {
     if (memory_ != nullptr) {
         munmap(memory_, memory_bytes(ring_bytes_));
-        count_.fetch_sub(1, std::memory_order_relaxed);
+        mapped_memories.fetch_sub(1, std::memory_order_relaxed);
     }
 }
 
 base::Result<SharedRings> SharedRings::make() {
-    const std::size_t ring = count_.load(std::memory_order_relaxed) < most_large ? large_ring : small_ring;
+    const std::size_t ring =
+        mapped_memories.load(std::memory_order_relaxed) < most_large ? large_ring : small_ring;
     const auto size = static_cast<off_t>(memory_bytes(ring));
     base::Fd file{memfd_create("softrdma", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (!file || ftruncate(file.get(), size) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {

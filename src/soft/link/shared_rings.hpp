@@ -104,7 +104,7 @@ private:
     [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
                                                 std::size_t most) const {
         const std::size_t at = distance & (ring_bytes_ - 1);
-        std::byte *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
+        auto *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
         return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
     }
 
@@ -113,7 +113,7 @@ private:
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
     // The memories that this process has mapped.
-    static std::atomic<int> count_;
+    static std::atomic<int> mapped_memories;
 };
 
 }  // namespace soft
