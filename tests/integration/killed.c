@@ -46,6 +46,7 @@ struct end {
     unsigned char *memory; /* its first LARGE bytes are the peer's to write, the rest has the receives */
     unsigned char *source;
     struct rpma_mr_local *from;
+    struct rpma_conn_cfg *cfg;
     uint64_t sent;
     uint64_t received;
 };
@@ -62,6 +63,10 @@ static void prepare(struct end *end) {
                       &end->region));
     CHECK(
         rpma_mr_reg(end->peer, end->source, LARGE, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_SEND, &end->from));
+    CHECK(rpma_conn_cfg_new(&end->cfg));
+    CHECK(rpma_conn_cfg_set_rq_size(end->cfg, RECEIVES));
+    CHECK(rpma_conn_cfg_set_sq_size(end->cfg, 4));
+    CHECK(rpma_conn_cfg_set_cq_size(end->cfg, 2 * RECEIVES));
 }
 
 static void post_receive(struct end *end, size_t number) {
@@ -91,15 +96,6 @@ static void connect_end(struct end *end, struct rpma_conn_req *request, bool lis
         CHECK(rpma_mr_remote_from_descriptor(theirs.ptr, theirs.len, &end->there));
     }
     CHECK(rpma_conn_get_cq(end->conn, &end->cq));
-}
-
-static struct rpma_conn_cfg *configuration(void) {
-    struct rpma_conn_cfg *cfg = NULL;
-    CHECK(rpma_conn_cfg_new(&cfg));
-    CHECK(rpma_conn_cfg_set_rq_size(cfg, RECEIVES));
-    CHECK(rpma_conn_cfg_set_sq_size(cfg, 4));
-    CHECK(rpma_conn_cfg_set_cq_size(cfg, 2 * RECEIVES));
-    return cfg;
 }
 
 /* The bytes of a message are its number and, for all that follow, a part of that. */
@@ -185,13 +181,13 @@ static _Noreturn void be_killed(const char *port) {
     alarm(60);
     prepare(&end);
     if (port != NULL) {
-        CHECK(rpma_conn_req_new(end.peer, "127.0.0.1", port, configuration(), &request));
+        CHECK(rpma_conn_req_new(end.peer, "127.0.0.1", port, end.cfg, &request));
     } else {
         char own[PORT_SIZE];
         find_port("127.0.0.1", own);
         CHECK(rpma_ep_listen(end.peer, "127.0.0.1", own, &ep));
         REQUIRE(write(STDOUT_FILENO, own, PORT_SIZE) == PORT_SIZE);
-        CHECK(rpma_ep_next_conn_req(ep, configuration(), &request));
+        CHECK(rpma_ep_next_conn_req(ep, end.cfg, &request));
     }
     connect_end(&end, request, port == NULL);
     (void)work(&end, (uint64_t)getpid(), &own_operations);
@@ -277,11 +273,11 @@ static bool kill_one(struct end *own, struct rpma_ep *ep, const char *port, uint
     int output = -1;
     const pid_t process = start_peer(connects ? "connects" : "listens", connects ? port : NULL, &output);
     if (connects) {
-        assert_int_equal(rpma_ep_next_conn_req(ep, configuration(), &request), 0);
+        assert_int_equal(rpma_ep_next_conn_req(ep, own->cfg, &request), 0);
     } else {
         char theirs[PORT_SIZE];
         assert_int_equal(read(output, theirs, PORT_SIZE), PORT_SIZE);
-        assert_int_equal(rpma_conn_req_new(own->peer, "127.0.0.1", theirs, configuration(), &request), 0);
+        assert_int_equal(rpma_conn_req_new(own->peer, "127.0.0.1", theirs, own->cfg, &request), 0);
     }
     connect_end(&traffic.end, request, connects);
     const bool may_trace = ptrace(PTRACE_SEIZE, process, NULL, NULL) == 0;
@@ -334,6 +330,9 @@ static void a_peer_may_be_killed_at_any_instruction(void **state) {
     assert_int_equal(rpma_mr_dereg(&own.from), 0);
     assert_int_equal(rpma_mr_dereg(&own.region), 0);
     assert_int_equal(rpma_peer_delete(&own.peer), 0);
+    assert_int_equal(rpma_conn_cfg_delete(&own.cfg), 0);
+    free(own.memory);
+    free(own.source);
 }
 
 int main(int argc, char **argv) {
