@@ -117,17 +117,9 @@ const char *mode_text(registry::Mode mode) {
     }
 }
 
-const char *link_text(registry::Link link) {
-    switch (link) {
-        case registry::Link::Device:
-            return "device";
-        case registry::Link::Tcp:
-            return "tcp";
-        case registry::Link::Memory:
-            return "memory";
-        default:
-            return "";
-    }
+std::string link_text(registry::Link link) {
+    const auto place = static_cast<std::size_t>(link);
+    return place < registry::link_names.size() ? std::string{registry::link_names[place]} : std::string{};
 }
 
 // Returns the kernel's counts of a stream that is TCP, whose process does not count the bytes. Returns
@@ -178,7 +170,7 @@ Facts facts_of(const Seen &one) {
             word("state", "STATE", state_text(one)),
             word("mode", "MODE", mode_text(one.description.mode)),
             word("device", "DEVICE", one.description.device.data()),
-            word("link", "LINK", is_stream ? link_text(live.link) : ""),
+            word("link", "LINK", is_stream ? link_text(live.link) : std::string{}),
             word("local", "LOCAL", address_text(one.description.local)),
             word("peer", "PEER", address_text(one.description.peer)),
             count("sent_bytes", "SENT", is_counted, sent),

@@ -2,8 +2,8 @@
 // stream/rpma_connection: see the header.
 #include "stream/rpma_connection.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <string_view>
 #include <utility>
 
 #include "stream/outgoing.hpp"
@@ -109,11 +109,9 @@ int RpmaConnection::error() const {
 registry::Link RpmaConnection::link() const {
     const char *name = "";
     (void)rpma_conn_get_link(conn_.get(), &name);
-    const std::string_view link{name};
-    return link == "memory"   ? registry::Link::Memory
-           : link == "tcp"    ? registry::Link::Tcp
-           : link == "device" ? registry::Link::Device
-                              : registry::Link::None;
+    const auto place = static_cast<std::size_t>(std::ranges::find(registry::link_names, name) -
+                                                registry::link_names.begin());
+    return place < registry::link_names.size() ? static_cast<registry::Link>(place) : registry::Link::None;
 }
 
 base::Result<sockaddr_storage> RpmaConnection::local_name() const {

@@ -223,7 +223,9 @@ static void a_connection_costs_one_descriptor(void **state) {
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i]));
         (void)take(RPMA_EVENT_EP);
         assert_ok(rpma_ep_next_conn_req(ends->ep, ends->cfg, &ends->request));
-        assert_true(i == 0 || open_descriptors() <= before + 2 * i + 3);
+        if (i != 0) {
+            assert_in_range(open_descriptors(), before + 2 * i + 2, before + 2 * i + 3);
+        }
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i + 1]));
         for (int side = 0; side < 2; ++side) {
             assert_int_equal(take(RPMA_EVENT_CONN).conn_event, RPMA_CONN_ESTABLISHED);

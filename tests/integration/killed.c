@@ -136,8 +136,7 @@ static enum ibv_wc_status take_own(struct end *end, bool sleeps) {
     }
 }
 
-/* Sends, writes and flushes until the connection ends. Returns the status of the first operation that failed.
- */
+/* Sends, writes and flushes until the connection ends. Returns the status of the operation that failed. */
 static enum ibv_wc_status work(struct end *end, uint64_t state, atomic_ulong *done) {
     while (true) {
         const uint64_t what = next_random(&state);
@@ -314,7 +313,7 @@ static void a_peer_may_be_killed_at_any_instruction(void **state) {
         print_message("SKIPPED: this machine does not let a process trace its child\n");
         skip();
     }
-    /* What a process has for good is there now. */
+    /* From here on the process keeps what it has. */
     const size_t descriptors = entries_of("/proc/self/fd", "");
     const size_t files = entries_of("/dev/shm", "softrdma");
     for (int i = 1; i < kills; ++i) {

@@ -23,7 +23,7 @@ struct Refusal {
     std::span<const std::byte> read_request{};  // NOLINT(readability-redundant-member-init)
 };
 
-// What a segment of the peer led to, or why it is not served.
+// The result of serving a segment of the peer, or the reason why it is not served.
 template <typename T = void>
 using OrRefusal = std::expected<T, Refusal>;
 

@@ -165,8 +165,8 @@ private:
     [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);
     [[nodiscard]] bool look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
     [[nodiscard]] bool has_ready_source() const REQUIRES(mutex_);
-    // Whether the engine's tick has to look at the group again; soon, with `fast`, when a poller may have
-    // stopped.
+    // The engine's tick looks at the group again while `needed` is true; soon, with `fast`, when a poller may
+    // have stopped.
     struct Ticks {
         bool needed;
         bool fast;

@@ -25,10 +25,6 @@ test::Links unpleasant_tcp_links() {
     return unpleasant(test::tcp_links());
 }
 
-test::Links memory_links() {
-    return test::memory_links();
-}
-
 // Returns links with small rings, because the process has many.
 test::Links small_memory_links() {
     static const std::vector<soft::SharedRings> others = [] {
@@ -74,7 +70,7 @@ int main() {
     int failed = cmocka_run_group_tests(own_tests, nullptr, nullptr);
     failed += test::run_link_contract("TcpLink", test::tcp_links);
     failed += test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links);
-    failed += test::run_link_contract("MemoryLink", memory_links);
+    failed += test::run_link_contract("MemoryLink", [] { return test::memory_links(); });
     failed += test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
     failed += test::run_link_contract("MemoryLink with small rings", small_memory_links);
     return failed;
