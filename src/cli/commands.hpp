@@ -3,10 +3,13 @@
 // command line that names the subcommand stores its function in `chosen`.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 
 #include "cli/failure.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace cli {
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <softrdma.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
