@@ -43,8 +43,8 @@ private:
 [[nodiscard]] double tcp_bandwidth(std::size_t block, std::size_t total);
 // Returns the block size from 32 KiB to 4 MiB with which `total` bytes are sent fastest.
 [[nodiscard]] std::size_t best_tcp_block(std::size_t total);
-// Returns the seconds of one round trip of 8 bytes.
-[[nodiscard]] double tcp_round_trip(unsigned rounds);
+// Returns the seconds of one round trip of `size` bytes.
+[[nodiscard]] double tcp_round_trip(unsigned rounds, std::size_t size);
 
 // ---- the soft device ----
 enum class Target { Polls, Sleeps };

@@ -55,7 +55,7 @@ void bandwidth(const Plan &plan, bench::Target target, std::size_t block, const 
 void latency(const Plan &plan, bench::Target target, const char *what, const char *bar) {
     Pairs pairs;
     for (int pair = 0; pair < plan.pairs; ++pair) {
-        const double tcp = bench::tcp_round_trip(plan.rounds);
+        const double tcp = bench::tcp_round_trip(plan.rounds, 8);
         pairs.add(tcp, bench::write_flush(target, plan.rounds));
     }
     row(what, pairs, 1e-6, "us", bar);

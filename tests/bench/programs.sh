@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Compares Debian's perftest over libsoftrdma-verbs.so with raw TCP on the same loopback, by the median ratio of
-# interleaved pairs. It also runs UCX's put and libfabric's ping-pong over TCP, where they are installed.
+# interleaved pairs, as between hosts: SOFTRDMA_SHM=off. It also runs UCX's put and libfabric's ping-pong over TCP, where they are installed.
 #   programs.sh [--quick] BUILD
 set -u
+export SOFTRDMA_SHM=off
 pairs=9 writes=20000 sends=20000 bytes=$((1 << 30))
 if [ "${1:-}" = --quick ]; then
     pairs=1 writes=500 sends=500 bytes=$((1 << 26))
@@ -14,47 +15,8 @@ for program in ib_write_bw ib_send_lat ib_write_lat; do
     command -v $program >/dev/null || { echo "$program is not installed (utils/install-dependencies.sh compat)"; exit 77; }
 done
 tcp=$build/bench/bench_tcp
-work=$(mktemp -d)
-server=
-races=0
-finish() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    rm -rf "$work"
-}
-trap finish EXIT
-die() {
-    cat "$work"/server "$work"/client >&2
-    echo "programs.sh: $1" >&2
-    exit 1
-}
+. "$(dirname "$(realpath "$0")")/two_ends.bash"
 
-both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/client; PORT is a free port
-    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000)) words tries=0
-    while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
-    read -r -a words <<<"${2//PORT/$port}"
-    LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/server" 2>&1 </dev/null &
-    server=$!
-    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
-        if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$2' does not listen"; fi
-        sleep 0.02
-    done
-    read -r -a words <<<"${3//PORT/$port}"
-    if ! LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/client" 2>&1 </dev/null; then
-        # perftest has a race with itself: see tests/compat/verbs_program.sh.
-        grep -q 'Event: RDMA_CM_EVENT_REJECTED; error: -111' "$work/client" || die "'$3' failed"
-        [ $((races += 1)) -le 20 ] || die "'$3' was refused too often"
-        kill $server
-        wait $server
-        both_ends "$@"
-        return
-    fi
-    wait $server || die "'$2' failed"
-    server=
-}
-perftest() { both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
-last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
-
-median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
 row() {  # row WHAT UNIT BAR: of the lines `ours TCP` of $work/pairs
     awk -v what="$1" -v unit="$2" -v bar="$3" -v ours="$(awk '{ print $1 }' "$work/pairs" | median)" \
         -v base="$(awk '{ print $2 }' "$work/pairs" | median)" -v ratio="$(awk '{ print $1 / $2 }' "$work/pairs" | median)" \
@@ -73,7 +35,7 @@ done
 row 'ib_write_bw -R -s 65536' GB/s '>= 0.95'
 for program in ib_send_lat ib_write_lat; do
     for _ in $(seq $pairs); do
-        base=$("$tcp" round-trip $sends)
+        base=$("$tcp" round-trip $sends 8)
         perftest "$program -R -p PORT -s 8 -n $sends"
         echo "$(last_row 6) $(awk -v base="$base" 'BEGIN { print base * 1e6 / 2 }')" >>"$work/pairs"
     done

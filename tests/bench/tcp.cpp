@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS: prints raw TCP's figures for
+// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES: prints raw TCP's figures for
 // scripts, in bytes, bytes a second, and seconds.
 #include <fmt/format.h>
 
@@ -31,10 +31,12 @@ int main(int argc, char **argv) {
         fmt::print("{}\n", bench::best_tcp_block(number(arguments[2])));
     } else if (what == "bandwidth" && argc == 4) {
         fmt::print("{}\n", bench::tcp_bandwidth(number(arguments[2]), number(arguments[3])));
-    } else if (what == "round-trip" && argc == 3) {
-        fmt::print("{}\n", bench::tcp_round_trip(static_cast<unsigned>(number(arguments[2]))));
+    } else if (what == "round-trip" && argc == 4) {
+        fmt::print("{}\n",
+                   bench::tcp_round_trip(static_cast<unsigned>(number(arguments[2])), number(arguments[3])));
     } else {
-        fmt::print(stderr, "usage: bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS\n");
+        fmt::print(stderr,
+                   "usage: bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES\n");
         return 2;
     }
     return 0;

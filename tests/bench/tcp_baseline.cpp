@@ -57,6 +57,20 @@ bool receive_spinning(int connection, char *to, std::size_t size) {
     return true;
 }
 
+// Spins while the socket is full. A failure shows itself in the next receive_spinning().
+void send_spinning(int connection, const char *from, std::size_t size) {
+    while (size != 0) {
+        const ssize_t count = send(connection, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (count < 0 && errno != EAGAIN) {
+            return;
+        }
+        if (count > 0) {
+            from += count;
+            size -= static_cast<std::size_t>(count);
+        }
+    }
+}
+
 }  // namespace
 
 // Uses blocking calls, which are best for plain TCP. The peer answers the last byte, so that all bytes were
@@ -117,26 +131,26 @@ std::size_t best_tcp_block(std::size_t total) {
     return best;
 }
 
-double tcp_round_trip(unsigned rounds) {
+double tcp_round_trip(unsigned rounds, std::size_t size) {
     const PeerProcess peer{[&](const auto &listening) {
         const int connection = accepted(listening);
         const int on = 1;
         (void)setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        char bytes[8];
-        while (receive_spinning(connection, bytes, sizeof(bytes))) {
-            (void)!write(connection, bytes, sizeof(bytes));
+        std::vector<char> bytes(size);
+        while (receive_spinning(connection, bytes.data(), size)) {
+            send_spinning(connection, bytes.data(), size);
         }
         close(connection);
     }};
     const int connection = connected(peer.port());
-    char bytes[8] = {};
+    std::vector<char> bytes(size);
     std::chrono::steady_clock::time_point start;
     for (unsigned round = 0; round < rounds + rounds / 10; ++round) {
         if (round == rounds / 10) {
             start = std::chrono::steady_clock::now();  // warm
         }
-        if (write(connection, bytes, sizeof(bytes)) != sizeof(bytes) ||
-            !receive_spinning(connection, bytes, sizeof(bytes))) {
+        send_spinning(connection, bytes.data(), size);
+        if (!receive_spinning(connection, bytes.data(), size)) {
             die("round trip");
         }
     }

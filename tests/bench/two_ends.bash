@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+# Sourced, with $build set, by scripts that run a server and a client of Debian's programs on the loopback. $work is
+# removed at the end.
+work=$(mktemp -d)
+server=
+races=0
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+die() {
+    cat "$work"/server "$work"/client >&2
+    echo "${0##*/}: $1" >&2
+    exit 1
+}
+
+both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/client; PORT is a free port
+    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000)) words tries=0
+    while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
+    read -r -a words <<<"${2//PORT/$port}"
+    LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/server" 2>&1 </dev/null &
+    server=$!
+    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
+        if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$2' does not listen"; fi
+        sleep 0.02
+    done
+    read -r -a words <<<"${3//PORT/$port}"
+    if ! LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/client" 2>&1 </dev/null; then
+        # perftest has a race with itself: see tests/compat/verbs_program.sh.
+        grep -q 'Event: RDMA_CM_EVENT_REJECTED; error: -111' "$work/client" || die "'$3' failed"
+        [ $((races += 1)) -le 20 ] || die "'$3' was refused too often"
+        kill $server
+        wait $server
+        both_ends "$@"
+        return
+    fi
+    wait $server || die "'$2' failed"
+    server=
+}
+perftest() { both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
+last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
+
+median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
