@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Compares Debian's perftest over libsoftrdma-verbs.so with raw TCP on the same loopback, by the median ratio of
-# interleaved pairs, as between hosts: SOFTRDMA_SHM=off. It also runs UCX's put and libfabric's ping-pong over TCP, where they are installed.
+# interleaved pairs, as between hosts: SOFTRDMA_SHM=off. It also runs UCX's put and libfabric's ping-pong over TCP, where
+# they are installed.
 #   programs.sh [--quick] BUILD
 set -u
 export SOFTRDMA_SHM=off
