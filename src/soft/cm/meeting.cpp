@@ -130,19 +130,23 @@ base::Result<base::Fd> greeted(int socket) {
     if (bytes < 0) {
         return base::last_failure();
     }
+    // The kernel puts as many descriptors into the room as its alignment allows: two. All of them are ours.
     base::Fd memory;
+    bool alone = true;
     if (const cmsghdr *const header = CMSG_FIRSTHDR(&message);
-        header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
-        int number = -1;
-        std::memcpy(&number, CMSG_DATA(header), sizeof(number));
-        memory.reset(number);
+        header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+            int number = -1;
+            std::memcpy(&number, room.bytes.data() + at, sizeof(number));
+            alone = !memory;
+            memory.reset(number);
+        }
     }
     const bool truncated = (message.msg_flags & MSG_CTRUNC) != 0;
     if (!memory) {
         return base::failure(truncated ? EMFILE : EPROTO);
     }
-    if (bytes != static_cast<ssize_t>(greeting.size()) ||
+    if (!alone || bytes != static_cast<ssize_t>(greeting.size()) ||
         std::memcmp(text.data(), greeting.data(), greeting.size()) != 0) {
         return base::failure(EPROTO);
     }

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/meeting: tests that two devices of one host meet, that no other process comes between them, and that a
+// false greeting makes no link.
+#include "soft/cm/meeting.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "../../child.hpp"
+#include "../../loopback.hpp"
+
+// This comes last, because it asserts.
+#include "../base/check.hpp"
+
+namespace {
+
+using soft::Meeting;
+using soft::SharedRings;
+
+constexpr uid_t another_user = 65534;
+
+soft::tcp::Address at(const sockaddr_in &address) {
+    soft::tcp::Address any{};
+    std::memcpy(&any, &address, sizeof(address));
+    return any;
+}
+
+// The addresses of a connection of this test alone, which has the responder's port.
+struct Connection {
+    Connection() {
+        sockaddr_in address = test::loopback(0);
+        socklen_t size = sizeof(address);
+        port.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        assert_int_equal(bind(port.get(), reinterpret_cast<sockaddr *>(&address), size), 0);
+        assert_int_equal(getsockname(port.get(), reinterpret_cast<sockaddr *>(&address), &size), 0);
+        responder = at(address);
+        group = soft::Group::create().value();
+    }
+
+    [[nodiscard]] std::unique_ptr<Meeting> offer() const {
+        return Meeting::offer(initiator, responder, *group);
+    }
+    [[nodiscard]] std::optional<SharedRings> meet() const { return soft::meet(responder, initiator, *group); }
+
+    base::Fd port;
+    soft::tcp::Address initiator = at(test::loopback(1));
+    soft::tcp::Address responder{};
+    std::shared_ptr<soft::Group> group;
+};
+
+// The name of the meeting, as any process can know it.
+struct Name {
+    explicit Name(const Connection &connection) {
+        address.sun_family = AF_UNIX;
+        const int characters =
+            std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "softrdma %s %s",
+                          soft::tcp::text_of(connection.initiator).c_str(),
+                          soft::tcp::text_of(connection.responder).c_str());
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                        static_cast<std::size_t>(characters));
+    }
+    [[nodiscard]] const sockaddr *any() const { return reinterpret_cast<const sockaddr *>(&address); }
+
+    sockaddr_un address{};
+    socklen_t length = 0;
+};
+
+base::Fd unix_socket() {
+    base::Fd made{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+    assert_true(static_cast<bool>(made));
+    return made;
+}
+
+base::Fd come(const Connection &connection) {
+    const Name name{connection};
+    base::Fd made = unix_socket();
+    assert_int_equal(connect(made.get(), name.any(), name.length), 0);
+    return made;
+}
+
+std::size_t descriptors() {
+    const std::filesystem::directory_iterator all{"/proc/self/fd"};
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+void two_ends_meet(void **) {
+    const Connection connection;
+    const auto offered = connection.offer();
+    assert_non_null(offered.get());
+    const auto maker = connection.meet();
+    assert_true(maker.has_value());
+    const auto guest = offered->join();
+    assert_true(guest.has_value());
+    assert_int_equal(maker->ring_bytes(), guest->ring_bytes());
+    maker->outgoing().written = 1;
+    guest->outgoing().written = 2;
+    assert_int_equal(guest->incoming().written, 1);
+    assert_int_equal(maker->incoming().written, 2);
+    assert_int_equal(maker->file(), -1);
+}
+
+void a_peer_without_a_name_is_not_met(void **) {
+    const Connection connection;
+    assert_false(connection.meet().has_value());
+    const auto offered = connection.offer();
+    const auto joined = offered->join();
+    assert_false(joined.has_value());
+    assert_int_equal(joined.error().number, ECONNRESET);
+}
+
+// An address of a network for documents is no host's.
+void another_host_is_not_met(void **) {
+    Connection connection;
+    sockaddr_in elsewhere = test::loopback(1);
+    assert_int_equal(inet_pton(AF_INET, "192.0.2.1", &elsewhere.sin_addr), 1);
+    connection.responder = at(elsewhere);
+    assert_null(connection.offer().get());
+    assert_false(connection.meet().has_value());
+}
+
+void a_name_in_use_is_not_offered(void **) {
+    const Connection connection;
+    const auto first = connection.offer();
+    assert_non_null(first.get());
+    assert_null(connection.offer().get());
+}
+
+// Runs in a process of another user, which tells that it is ready, and stays until the object ends.
+class Stranger {
+public:
+    explicit Stranger(const std::function<bool()> &act) {
+        int ready[2];
+        assert_int_equal(pipe(ready), 0);
+        assert_int_equal(pipe(stay_), 0);
+        pid_ = test::fork_child();
+        assert_true(pid_ >= 0);
+        if (pid_ == 0) {
+            close(stay_[1]);
+            char byte = 0;
+            const bool done = seteuid(another_user) == 0 && act();
+            (void)!write(ready[1], done ? "y" : "n", 1);
+            (void)!read(stay_[0], &byte, 1);
+            _exit(0);
+        }
+        char byte = 0;
+        close(ready[1]);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        assert_int_equal(byte, 'y');
+        close(ready[0]);
+    }
+    Stranger(const Stranger &) = delete;
+    Stranger &operator=(const Stranger &) = delete;
+    ~Stranger() {
+        close(stay_[1]);
+        close(stay_[0]);
+        (void)waitpid(pid_, nullptr, 0);
+    }
+
+private:
+    pid_t pid_ = -1;
+    int stay_[2] = {-1, -1};
+};
+
+void needs_root() {
+    if (geteuid() != 0) {
+        print_message("SKIPPED: only root can become another user\n");
+        skip();
+    }
+}
+
+// A stranger's connection is before the peer's, and brings nothing.
+void another_user_does_not_join(void **) {
+    needs_root();
+    const Connection connection;
+    const auto offered = connection.offer();
+    std::vector<base::Fd> sockets;
+    const Stranger stranger{[&] {
+        sockets.push_back(come(connection));
+        return true;
+    }};
+    const auto maker = connection.meet();
+    assert_true(maker.has_value());
+    assert_true(offered->join().has_value());
+}
+
+// As many strangers as the name takes keep the peer out, and the connection stays on TCP.
+void a_crowd_of_another_user_keeps_the_peer_out(void **) {
+    needs_root();
+    const Connection connection;
+    const auto offered = connection.offer();
+    std::vector<base::Fd> sockets;
+    const Stranger stranger{[&] {
+        const Name name{connection};
+        for (;;) {
+            base::Fd one{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0)};
+            if (connect(one.get(), name.any(), name.length) != 0) {
+                return errno == EAGAIN && !sockets.empty();
+            }
+            sockets.push_back(std::move(one));
+        }
+    }};
+    assert_false(connection.meet().has_value());
+    const auto joined = offered->join();
+    assert_false(joined.has_value());
+    assert_int_equal(joined.error().number, ECONNRESET);
+}
+
+void another_user_who_took_the_name_is_not_met(void **) {
+    needs_root();
+    const Connection connection;
+    base::Fd taken;
+    const Stranger stranger{[&] {
+        const Name name{connection};
+        taken = unix_socket();
+        return bind(taken.get(), name.any(), name.length) == 0 && listen(taken.get(), 1) == 0;
+    }};
+    assert_null(connection.offer().get());
+    assert_false(connection.meet().has_value());
+}
+
+// ---- false greetings, from a process of the same user ----
+
+constexpr std::string_view right_text{"softrdma rings1", 16};
+
+void greet(int socket, std::string_view text, std::vector<int> files) {
+    iovec piece{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(4 * sizeof(int))> room{};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    if (!files.empty()) {
+        message.msg_control = room.data();
+        message.msg_controllen = CMSG_SPACE(files.size() * sizeof(int));
+        cmsghdr *const header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(files.size() * sizeof(int));
+        std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
+    }
+    assert_int_equal(sendmsg(socket, &message, MSG_NOSIGNAL), text.size());
+}
+
+base::Fd memory_of(off_t bytes, int seals) {
+    base::Fd made{memfd_create("false", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    assert_true(static_cast<bool>(made));
+    assert_int_equal(ftruncate(made.get(), bytes), 0);
+    assert_int_equal(fcntl(made.get(), F_ADD_SEALS, seals), 0);
+    return made;
+}
+
+void false_greetings_make_no_link(void **) {
+    constexpr int all_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const auto right = SharedRings::make();
+    assert_true(right.has_value());
+    struct stat size;
+    assert_int_equal(fstat(right->file(), &size), 0);
+    const base::Fd unsealed = memory_of(size.st_size, F_SEAL_GROW);
+    const base::Fd short_one = memory_of(size.st_size - 1, all_seals);
+    const base::Fd long_one = memory_of(size.st_size + 4096, all_seals);
+    const base::Fd empty = memory_of(0, all_seals);
+    const base::Fd device{open("/dev/zero", O_RDWR | O_CLOEXEC)};
+    const int good = right->file();
+    struct Greeting {
+        std::string_view text;
+        std::vector<int> files;
+    };
+    const Greeting greetings[] = {
+        {"softrdma rings2\0", {good}},        {right_text.substr(1), {good}},
+        {"softrdma rings1 and more", {good}}, {right_text, {}},
+        {right_text, {good, good}},           {right_text, {good, good, good, good}},
+        {right_text, {unsealed.get()}},       {right_text, {short_one.get()}},
+        {right_text, {long_one.get()}},       {right_text, {empty.get()}},
+        {right_text, {device.get()}},
+    };
+    for (const Greeting &greeting : greetings) {
+        const Connection connection;
+        const auto offered = connection.offer();
+        const base::Fd peer = come(connection);
+        greet(peer.get(), greeting.text, greeting.files);
+        const std::size_t before = descriptors();
+        const auto joined = offered->join();
+        assert_false(joined.has_value());
+        assert_true(joined.error().number == EPROTO || joined.error().number == EMFILE);
+        assert_int_equal(descriptors(), before);
+    }
+    {
+        const Connection connection;
+        const auto offered = connection.offer();
+        const base::Fd peer = come(connection);
+        greet(peer.get(), right_text, {good});
+        assert_true(
+            offered->join().has_value());  // each other greeting differs from a right one by one thing
+    }
+}
+
+// join() does not wait: the reply that says so comes after the greeting.
+void silence_makes_no_link(void **) {
+    const Connection connection;
+    const auto offered = connection.offer();
+    const base::Fd silent = come(connection);
+    assert_false(offered->join().has_value());
+    const auto again = connection.offer();
+    assert_null(again.get());
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(two_ends_meet),
+        cmocka_unit_test(a_peer_without_a_name_is_not_met),
+        cmocka_unit_test(another_host_is_not_met),
+        cmocka_unit_test(a_name_in_use_is_not_offered),
+        cmocka_unit_test(another_user_does_not_join),
+        cmocka_unit_test(a_crowd_of_another_user_keeps_the_peer_out),
+        cmocka_unit_test(another_user_who_took_the_name_is_not_met),
+        cmocka_unit_test(false_greetings_make_no_link),
+        cmocka_unit_test(silence_makes_no_link),
+    };
+    return cmocka_run_group_tests_name("soft_meeting", tests, nullptr, nullptr);
+}
