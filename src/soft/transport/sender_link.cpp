@@ -145,8 +145,9 @@ void Sender::cut_link() {
 }
 
 void Sender::want_writable(bool wanted) {
-    set_interest(
-        {.readable = interest_.readable, .writable = wanted || queue_.all_sent(), .ended = interest_.ended});
+    if (const bool writable = wanted || queue_.all_sent(); writable != interest_.writable) {
+        set_interest({.readable = interest_.readable, .writable = writable, .ended = interest_.ended});
+    }
 }
 
 void Sender::want_readable(bool wanted, bool ended) {
