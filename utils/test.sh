@@ -137,10 +137,10 @@ under_valgrind() {
     build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^(api|examples)$'
 }
 
-# The guests run one after another, so that each has the whole machine. A row that fails runs up to twice more, and all
-# runs are shown, because we cannot correct the kernel's devices.
+# Two guests at a time: a guest has one processor and 2 GiB. A row that fails runs up to twice more, and all runs are
+# shown, because we cannot correct the kernel's devices.
 in_the_lab() {
-    build release && run_tests lab lab --repeat until-pass:3
+    build release && run_tests lab lab --repeat until-pass:3 --parallel 2
 }
 
 soak() {
