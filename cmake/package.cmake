@@ -35,7 +35,8 @@ function(rpma_package component section summary)
 endfunction()
 rpma_package(libsoftrdma0 libs "RDMA device in user space (runtime)
 An iWARP device over TCP as a library: no kernel module, no hardware, no
-privilege.")
+privilege."
+    "libssl3 (>= 3.0.0)")
 rpma_package(librpma0 libs "remote persistent memory over RDMA (runtime)
 Reads and writes the memory of another machine and makes it durable, over
 RDMA devices of the kernel, or over a device in user space where there is

@@ -8,8 +8,8 @@
 set -eu
 
 declare -A packages_of=(
-    [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libfmt-dev
-             libcli11-dev nlohmann-json3-dev'
+    [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libssl-dev
+             libfmt-dev libcli11-dev nlohmann-json3-dev'
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file'
     [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
@@ -28,7 +28,7 @@ say() { printf 'install-dependencies: %s\n' "$*"; }
 
 # On a system other than Debian 12 the package names may differ, so this checks the tools and libraries of the build.
 check_tools() {
-    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal fmt)
+    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt)
     local group tool library
     for group in "$@"; do
         case $group in

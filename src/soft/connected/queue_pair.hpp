@@ -145,6 +145,7 @@ private:
     ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
     Patience patience_ GUARDED_BY(group_->mutex()){*this};
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
+    bool end_is_due_ GUARDED_BY(group_->mutex()) = false;            // the link was full when it was finished
     bool ending_locally_ GUARDED_BY(group_->mutex()) = false;
     bool going_ GUARDED_BY(group_->mutex()) = false;  // it is being destroyed
 };

@@ -56,9 +56,9 @@ void QueuePair::end(const Ending &how) {
 
 // Continues the end of a connection: first its last words, then the peer's last bytes.
 void QueuePair::drain() {
-    if (!last_words_.empty()) {
+    if (const bool had_words = !last_words_.empty(); had_words || end_is_due_) {
         send_last_words();
-        if (last_words_.empty()) {
+        if (had_words && last_words_.empty()) {
             group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
         }
     }
@@ -83,8 +83,8 @@ void QueuePair::send_last_words() {
         last_words_.erase(last_words_.begin(), last_words_.begin() + static_cast<std::ptrdiff_t>(sent.bytes));
     }
     last_words_.clear();
-    sender_.want_writable_alone(false);
-    link_->finish();
+    end_is_due_ = !link_->finish();
+    sender_.want_writable_alone(end_is_due_);
 }
 
 void QueuePair::finish_draining() {

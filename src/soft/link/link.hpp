@@ -46,7 +46,8 @@ public:
     // were sent.
     virtual ~Link() = default;
 
-    // The link takes bytes from the beginning of the first piece on.
+    // The link takes bytes from the beginning of the first piece on. A user that sends on presents first the
+    // bytes that the link has not taken, because it may have begun with them.
     struct Sent {
         std::size_t bytes = 0;  // taken; 0: the link is full, or there is an error
         int error = 0;          // EFAULT: the memory of a piece is gone; others: the link takes no more bytes
@@ -55,8 +56,9 @@ public:
     // Sends a start-up frame, for which a new link has room. Fails with ENOBUFS when the link is full before
     // it has all bytes, otherwise as send().
     [[nodiscard]] base::Result<void> send_all(std::span<const std::byte> bytes);
-    // Ends this direction: the peer gets the end after the bytes that were sent.
-    virtual void finish() = 0;
+    // Ends this direction: the peer gets the end after the bytes that were sent. Returns false when the link
+    // is full and still has the end; the user then calls it again when the link is writable.
+    virtual bool finish() = 0;
 
     // The link fills the pieces from the beginning of the first on.
     struct Received {

@@ -148,11 +148,12 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
     return {.bytes = static_cast<std::size_t>(end - begin)};
 }
 
-void MemoryLink::finish() {
+bool MemoryLink::finish() {
     auto none = End::None;
     if (out_.end.compare_exchange_strong(none, End::Finished, std::memory_order_seq_cst)) {
         ring_for(SharedRings::wants_bytes);
     }
+    return true;
 }
 
 // A peer that does not take its bells needs no more of them. The next look notices a peer that is gone.

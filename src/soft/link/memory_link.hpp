@@ -27,7 +27,7 @@ public:
     ~MemoryLink() override;
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
-    void finish() override;
+    bool finish() override;
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override;
     void abandon() override { abandoned_ = true; }

@@ -59,8 +59,9 @@ Link::Sent TcpLink::send(std::span<const iovec> pieces) {
     return {.error = is_for_later(errno) ? 0 : errno};
 }
 
-void TcpLink::finish() {
+bool TcpLink::finish() {
     (void)shutdown(socket_.get(), SHUT_WR);
+    return true;
 }
 
 Link::Received TcpLink::receive(std::span<const iovec> pieces) {

@@ -14,7 +14,7 @@ public:
     explicit TcpLink(base::Fd socket) : socket_{std::move(socket)} {}
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
-    void finish() override;
+    bool finish() override;
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override;
     void abandon() override;

@@ -30,13 +30,19 @@ public:
 
     void begin() {
         group_->mutex().assert_held();
-        (void)link_->want({.readable = true});  // its first turn follows in any case
-        group_->add(*this, link_->descriptor(), link_->watched({.readable = true}));
+        (void)link_->want(wanted_);  // its first turn follows in any case
+        group_->add(*this, link_->descriptor(), link_->watched(wanted_));
         group_->let_rest(*this);
         group_->set_deadline(*this, began_ + limits::drain_timeout);
     }
 
     void progress() override {
+        if (wanted_.writable && link_->finish()) {
+            group_->change(*this, link_->descriptor(), link_->watched(wanted_),
+                           link_->watched({.readable = true}));
+            wanted_.writable = false;
+            (void)link_->want(wanted_);  // it looks below
+        }
         if (link_->discard()) {
             end();
         }
@@ -72,6 +78,8 @@ private:
     const std::unique_ptr<Link> link_;
     const Origin origin_;
     const UnreadShare unread_share_;
+    // A link that was full when its owner finished it still has its end.
+    Interest wanted_{.readable = true, .writable = !link_->finish()};
     const base::Clock::time_point began_ = base::Clock::now();
 };
 

@@ -26,7 +26,7 @@ public:
         : link_{std::move(link)}, faults_{faults} {}
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
-    void finish() override { link_->finish(); }
+    bool finish() override { return link_->finish(); }
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override { link_->abort(); }
     void abandon() override { link_->abandon(); }

@@ -9,7 +9,7 @@
 #include "faulty_link.hpp"
 
 // Last, as it wants.
-#include "contract.hpp"
+#include "tls_links.hpp"
 
 namespace {
 
@@ -43,6 +43,19 @@ test::Links unpleasant_memory_links() {
     return unpleasant(test::memory_links());
 }
 
+test::Links unpleasant_tls_links() {
+    return unpleasant(test::tls_links());
+}
+
+// The link below takes and gives a few bytes at once.
+test::Links tls_over_small_steps() {
+    constexpr test::LinkFaults faults{.most = 1000};
+    test::Links links = test::tcp_links();
+    links.here = std::make_unique<test::FaultyLink>(std::move(links.here), faults);
+    links.there = std::make_unique<test::FaultyLink>(std::move(links.there), faults);
+    return test::tls_over(std::move(links));
+}
+
 // Messages that are received before the next one is sent take the first pages of the ring again and again,
 // however many there are.
 void a_few_bytes_at_a_time_take_little_memory(void **) {
@@ -73,5 +86,8 @@ int main() {
     failed += test::run_link_contract("MemoryLink", [] { return test::memory_links(); });
     failed += test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
     failed += test::run_link_contract("MemoryLink with small rings", small_memory_links);
+    failed += test::run_link_contract("TlsLink", test::tls_links);
+    failed += test::run_link_contract("FaultyLink on TlsLink", unpleasant_tls_links);
+    failed += test::run_link_contract("TlsLink on FaultyLink", tls_over_small_steps);
     return failed;
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/link/openssl: see the header.
+#include "soft/link/openssl.hpp"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "base/log.hpp"
+
+#ifdef __has_feature
+#define SOFT_HAS_FEATURE(name) __has_feature(name)
+#else
+#define SOFT_HAS_FEATURE(name) 0
+#endif
+
+namespace soft {
+
+namespace {
+
+constexpr const char *library = "libssl.so.3";
+
+// The library's own symbols come before those of the program, which may have an OpenSSL of its own. The run
+// time of a sanitizer has to come before all.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || SOFT_HAS_FEATURE(address_sanitizer) || \
+    SOFT_HAS_FEATURE(thread_sanitizer) || SOFT_HAS_FEATURE(memory_sanitizer)
+constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+#else
+constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_DEEPBIND;
+#endif
+
+bool load(OpenSsl &functions) {
+    void *const handle = dlopen(library, how);
+    if (handle == nullptr) {
+        BASE_LOG(Error, "no TLS, and so no connection: %s", dlerror());
+        return false;
+    }
+    const auto look_up = [handle](auto &function, const char *name) {
+        void *const found = dlsym(handle, name);
+        static_assert(sizeof(function) == sizeof(found));
+        std::memcpy(&function, &found, sizeof(found));
+        if (found == nullptr) {
+            BASE_LOG(Error, "no TLS, and so no connection: %s has no %s", library, name);
+        }
+        return found != nullptr;
+    };
+    bool all = true;
+#define SOFT_LOOK_UP(name) all = all && look_up(functions.name, #name);
+    SOFT_OPENSSL_FUNCTIONS(SOFT_LOOK_UP)
+#undef SOFT_LOOK_UP
+    // Threads of the device may still be in OpenSSL while the process ends.
+    return all && functions.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+}
+
+}  // namespace
+
+const OpenSsl *OpenSsl::find() {
+    static OpenSsl functions;
+    static const bool loaded = load(functions);
+    return loaded ? &functions : nullptr;
+}
+
+}  // namespace soft

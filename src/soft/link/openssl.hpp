@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/link/openssl: the functions of OpenSSL that the device calls. They are looked up when the first
+// connection needs TLS. So a program without TLS loads no OpenSSL, and one that has an OpenSSL of its own, of
+// any version, does not meet ours.
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+namespace soft {
+
+// clang-format off
+#define SOFT_OPENSSL_FUNCTIONS(name) \
+    name(BIO_clear_flags) name(BIO_get_data) name(BIO_get_new_index) name(BIO_meth_new) name(BIO_meth_set_ctrl) \
+    name(BIO_meth_set_read_ex) name(BIO_meth_set_write_ex) name(BIO_new) name(BIO_set_data) name(BIO_set_flags) \
+    name(BIO_set_init) name(ERR_clear_error) name(ERR_peek_error) name(OPENSSL_init_ssl) name(SSL_CIPHER_find) \
+    name(SSL_CTX_ctrl) name(SSL_CTX_free) name(SSL_CTX_new) name(SSL_CTX_set_ciphersuites) \
+    name(SSL_CTX_set_num_tickets) name(SSL_CTX_set_options) name(SSL_CTX_set_psk_find_session_callback) \
+    name(SSL_CTX_set_psk_use_session_callback) name(SSL_CTX_set_verify) name(SSL_SESSION_free) \
+    name(SSL_SESSION_new) name(SSL_SESSION_set1_master_key) name(SSL_SESSION_set_cipher) \
+    name(SSL_SESSION_set_protocol_version) name(SSL_alert_desc_string_long) name(SSL_ctrl) \
+    name(SSL_do_handshake) name(SSL_free) name(SSL_get_error) name(SSL_get_ex_data) name(SSL_key_update) \
+    name(SSL_new) name(SSL_read_ex) name(SSL_session_reused) name(SSL_set_accept_state) name(SSL_set_bio) \
+    name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_shutdown) \
+    name(SSL_write_ex)
+// clang-format on
+
+struct OpenSsl {
+#define SOFT_DECLARE(name) decltype(&::name) name = nullptr;
+    SOFT_OPENSSL_FUNCTIONS(SOFT_DECLARE)
+#undef SOFT_DECLARE
+
+    // Returns nullptr, and logs why, when there is no OpenSSL 3. The first call loads it, and it stays
+    // loaded.
+    [[nodiscard]] static const OpenSsl *find();
+    // Returns the functions, which were found before.
+    [[nodiscard]] static const OpenSsl &found() { return *find(); }
+};
+
+}  // namespace soft

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The two ends of a TLS link in this process, with one key for both.
+#pragma once
+
+#include "soft/link/tls_link.hpp"
+
+// Last, as it wants.
+#include "contract.hpp"
+
+namespace test {
+
+// Does the handshake of TLS on the two links, and returns the two ends of the TLS link.
+[[nodiscard]] Links tls_over(Links links);
+
+// Returns TLS over tcp_links().
+[[nodiscard]] Links tls_links();
+
+}  // namespace test
