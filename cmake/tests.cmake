@@ -30,6 +30,11 @@ function(rpma_test_properties test)
     endif()
 endfunction()
 
+# Keys for TLS, which tests use for both ends of a connection: RPMA_TLS=psk:${RPMA_TEST_KEYS}.
+set(RPMA_TEST_KEYS ${CMAKE_BINARY_DIR}/tests/keys)
+file(WRITE ${RPMA_TEST_KEYS} "# The tests' own.\ntest:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n")
+file(CHMOD ${RPMA_TEST_KEYS} PERMISSIONS OWNER_READ OWNER_WRITE)
+
 # rpma_test(NAME name LABEL label... SOURCES file... [LINK target...] [ARGUMENTS argument...] [TIMEOUT seconds]
 #           [RUN_SERIAL] [ENVIRONMENT name=value...])
 # One cmocka program: target test_NAME, in build/tests, registered with ctest as NAME. LINK names what is under test:

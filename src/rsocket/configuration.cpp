@@ -106,6 +106,8 @@ Configuration read_configuration(const std::string &folder) {
         number_of_variable("RS_RQ_SIZE", 1, stream::most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     read.probe = probe_of_variable("RS_PROBE");
+    const char *const tls = getenv("RPMA_TLS");
+    read.tls = tls != nullptr && *tls != '\0';
     read.peers = networks_of_file(folder + "/peers");
     read.grace = std::chrono::milliseconds{
         number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};

@@ -20,6 +20,8 @@ struct Configuration {
     // Says how long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{10};
     Probe probe = Probe::Always;
+    // RPMA_TLS is set: no byte goes over plain TCP or UDP.
+    bool tls = false;
     // Where rsockets are known to listen.
     std::vector<Network> peers;
     // Says how long a server that speaks first waits for the request of a peer that has said nothing

@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "base/parts.hpp"
+#include "rsocket/configuration.hpp"
 
 namespace rsockets {
 
@@ -30,6 +32,10 @@ void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
 }  // namespace
 
 Result<std::shared_ptr<AnySocket>> DatagramSocket::create(int domain, int type, int protocol) {
+    if (configuration().tls) {
+        BASE_LOG(Error, "no rsocket of type SOCK_DGRAM: RPMA_TLS asks for TLS, which datagrams do not have");
+        return base::failure(EPROTONOSUPPORT);
+    }
     // The kernel's socket never blocks: blocks_ says whether the program's calls wait.
     base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
     if (!fd) {

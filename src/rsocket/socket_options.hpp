@@ -55,7 +55,7 @@ public:
     [[nodiscard]] std::size_t receive_low_water() const { return receive_low_water_; }
     [[nodiscard]] const linger &lingering() const { return lingering_; }
     // Returns whether the rsocket stays TCP where its peer has no streams.
-    [[nodiscard]] bool may_be_tcp() const { return may_be_tcp_; }
+    [[nodiscard]] bool may_be_tcp() const { return may_be_tcp_ && !configuration().tls; }
     // The kernel's options that the program has set. The device sets some of them too; then the program's are
     // set again.
     [[nodiscard]] KeptOptions &of_kernel() { return of_kernel_; }

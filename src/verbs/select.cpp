@@ -177,8 +177,28 @@ base::Result<Choice> parse_choice(const char *value) {
     return base::failure(EINVAL);
 }
 
-base::Result<ibv_context *> find_context(const char *address, Side side) {
+namespace {
+
+// Returns what RPMA_DEVICE chooses. The kernel's devices have no TLS, so they are left out when RPMA_TLS asks
+// for it.
+base::Result<Choice> choice_of_environment() {
     const auto choice = parse_choice(secure_getenv(variable));
+    const char *const tls = getenv("RPMA_TLS");
+    if (!choice || tls == nullptr || *tls == '\0') {
+        return choice;
+    }
+    if (*choice == Choice::Kernel) {
+        BASE_LOG(Error, "RPMA_TLS asks for TLS, which the kernel's devices of %s=kernel do not have",
+                 variable);
+        return base::failure(EPROTONOSUPPORT);
+    }
+    return Choice::Soft;
+}
+
+}  // namespace
+
+base::Result<ibv_context *> find_context(const char *address, Side side) {
+    const auto choice = choice_of_environment();
     if (!choice) {
         return std::unexpected{choice.error()};
     }
@@ -198,7 +218,7 @@ base::Result<ibv_context *> find_context(const char *address, Side side) {
 }
 
 base::Result<ibv_context *> find_local_context(const char *address, Kind kind) {
-    const auto choice = parse_choice(secure_getenv(variable));
+    const auto choice = choice_of_environment();
     if (!choice) {
         return std::unexpected{choice.error()};
     }

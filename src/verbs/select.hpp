@@ -14,9 +14,10 @@ enum class Choice { Automatic, Kernel, Soft };
 // when the value is not valid.
 [[nodiscard]] base::Result<Choice> parse_choice(const char *value);
 
-// Returns the context of the device that serves the address, by RPMA_DEVICE, and logs it. The context lives
-// as long as the process. It is nullptr for a local wildcard address, which no single device serves. Blocks
-// for the name look-up, and up to 1,000 ms for each provider for a remote address.
+// Returns the context of the device that serves the address, by RPMA_DEVICE, and logs it. With RPMA_TLS that
+// is a soft device, and RPMA_DEVICE=kernel fails with EPROTONOSUPPORT. The context lives as long as the
+// process. It is nullptr for a local wildcard address, which no single device serves. Blocks for the name
+// look-up, and up to 1,000 ms for each provider for a remote address.
 [[nodiscard]] base::Result<ibv_context *> find_context(const char *address, Side side);
 
 enum class Kind { Kernel, Soft };

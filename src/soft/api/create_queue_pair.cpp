@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/datagram/queue_pair.hpp"
+#include "soft/ground/environment.hpp"
 #include "soft/queues/work_requests.hpp"
 #include "soft/wire/rdmap.hpp"
 
@@ -34,6 +35,11 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
         case IBV_QPT_RC:
             return QueuePair::create(domain, attributes);
         case IBV_QPT_UD:
+            if (tls_is_required()) {
+                BASE_LOG(Error,
+                         "no queue pair of type UD: RPMA_TLS asks for TLS, which datagrams do not have");
+                return base::failure(EOPNOTSUPP);
+            }
             return DatagramQueuePair::create(domain, attributes);
         default:
             BASE_LOG(Error, "this device has queue pairs of type RC and UD; type %d was asked for",

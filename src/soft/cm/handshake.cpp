@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "soft/ground/environment.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
@@ -27,6 +28,10 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::u
       role_{role},
       connecting_{role == Role::Initiator},
       delayed_{delay.count() != 0} {
+    if (tls_is_required()) {
+        tls_ = std::make_unique<TlsStart>(
+            role == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, *link_);
+    }
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
     }
@@ -73,13 +78,21 @@ void Handshake::expire() {
     // When this process did not run for a while, the link may have bytes that the peer sent in time. Each
     // such look advances the connection, or one frame by a byte, so the looks end.
     const Link::Ready ready = link_->ready();
-    if (connecting_ ? ready.writable : ready.readable) {
+    const bool looks = tls_ == nullptr || connecting_ || !std::exchange(late_, true);
+    if (looks && (connecting_ ? ready.writable : ready.readable)) {
         const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};
         group_->set_deadline(*this, base::Clock::now() + more);
         progress();
         return;
     }
-    fail(ETIMEDOUT, role_ == Role::Initiator ? "no answer" : "no MPA request");
+    fail(ETIMEDOUT, missing());
+}
+
+const char *Handshake::missing() const {
+    if (role_ == Role::Responder) {
+        return tls_ != nullptr ? "no handshake of TLS" : "no MPA request";
+    }
+    return tls_ != nullptr && !connecting_ ? "no answer to the handshake of TLS" : "no answer";
 }
 
 void Handshake::give_way() {
@@ -97,6 +110,9 @@ void Handshake::progress() {
     }
     if (connecting_) {
         connected();
+        return;
+    }
+    if (tls_ != nullptr && !secure()) {
         return;
     }
     if (!read_up_to(wire::mpa_header_bytes)) {
@@ -132,12 +148,43 @@ void Handshake::connected() {
         fail(error, std::strerror(error));
         return;
     }
-    if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
-        fail(sent.error().number, std::strerror(sent.error().number));
-        return;
-    }
     connecting_ = false;
     group_->change(*this, link_->descriptor(), {.writable = true}, {.readable = true});
+    (void)(tls_ != nullptr ? secure() : send_request());
+}
+
+bool Handshake::send_request() {
+    if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
+        fail(sent.error().number, std::strerror(sent.error().number));
+        return false;
+    }
+    return true;
+}
+
+// Goes on with the handshake of TLS. Returns true when the link is secure, and the initiator's request is
+// sent.
+bool Handshake::secure() {
+    try {
+        switch (tls_->go_on()) {
+            case TlsStart::State::Waits:
+                return false;
+            case TlsStart::State::Failed: {
+                const auto failed = std::move(tls_);
+                fail(failed->error(), failed->text());
+                return false;
+            }
+            case TlsStart::State::Done:
+                break;
+        }
+        BASE_LOG_PEER(Info, "TLS with %s: the key of identity %s", tcp::text_of(peer_).c_str(),
+                      tls_->identity().c_str());
+        link_ = tls_->secured(std::move(link_));
+    } catch (const std::bad_alloc &) {
+        fail(ENOMEM, "out of memory");
+        return false;
+    }
+    tls_.reset();
+    return role_ == Role::Responder || send_request();
 }
 
 // It reads not a byte more, because the bytes after the frame belong to the queue pair.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/handshake: the MPA start-up of one link (RFC 5044 section 7.1, RFC 6581): the initiator connects,
-// sends its request and reads the reply; the responder reads the request. The connection manager does the
-// rest.
+// soft/cm/handshake: the start-up of one link: the handshake of TLS, if the environment asks for it, and then
+// that of MPA (RFC 5044 section 7.1, RFC 6581): the initiator connects, sends its request and reads the
+// reply; the responder reads the request. The connection manager does the rest.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "soft/cm/tls_start.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/progress.hpp"
@@ -65,6 +66,9 @@ private:
         return role_ == Role::Initiator ? wire::MpaRole::Reply : wire::MpaRole::Request;
     }
     void connected();
+    [[nodiscard]] bool send_request();
+    [[nodiscard]] bool secure();
+    [[nodiscard]] const char *missing() const;
     void fail(int error, const char *text);
     // Returns true when the first `bytes` of the frame have come.
     [[nodiscard]] bool read_up_to(std::size_t bytes);
@@ -76,6 +80,8 @@ private:
     const Role role_;
     bool connecting_;
     bool delayed_;
+    bool late_ = false;              // it had its last look at the bytes of TLS
+    std::unique_ptr<TlsStart> tls_;  // until the link is secure
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
     std::size_t request_bytes_ = 0;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};

@@ -153,10 +153,22 @@ base::Result<base::Fd> greeted(int socket) {
     return memory;
 }
 
+// Returns whether the two ends of a connection may continue through memory.
+bool may_meet(const tcp::Address &here, const tcp::Address &there) {
+    if (!memory_links_of_environment().value_or(false) || !is_here(here) || !is_here(there)) {
+        return false;
+    }
+    if (tls_is_required()) {
+        stays_on_tcp(there, "RPMA_TLS asks for TLS");
+        return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Address &there, Group &group) {
-    if (!memory_links_of_environment().value_or(false) || !is_here(here) || !is_here(there)) {
+    if (!may_meet(here, there)) {
         return nullptr;
     }
     const Name name = name_of(here, there);
@@ -191,7 +203,7 @@ base::Result<SharedRings> Meeting::join() const {
 }
 
 std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there, Group &group) {
-    if (!memory_links_of_environment().value_or(false) || !is_here(here) || !is_here(there)) {
+    if (!may_meet(here, there)) {
         return std::nullopt;
     }
     const Name name = name_of(there, here);

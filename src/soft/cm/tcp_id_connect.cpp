@@ -27,6 +27,9 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     if (!chosen) {
         return std::unexpected{chosen.error()};
     }
+    if (auto may = may_be_secure(*(*chosen)->group()); !may) {
+        return may;
+    }
     auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
     if (!socket) {
         return std::unexpected{socket.error()};

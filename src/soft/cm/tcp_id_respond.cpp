@@ -33,6 +33,9 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (!connected) {
         return std::unexpected{connected.error()};
     }
+    if (auto may = may_be_secure(*(*connected)->group()); !may) {
+        return may;
+    }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
     // The first FPDU is an empty write, unless the peer offers only an empty read. A peer that offers neither
     // may refuse the write.

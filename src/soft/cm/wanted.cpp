@@ -11,8 +11,9 @@
 
 namespace soft {
 
+// TLS finds every changed bit.
 bool crc_wanted() {
-    return crc_of_environment().value_or(false);
+    return crc_of_environment().value_or(false) && !tls_is_required();
 }
 
 base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {

@@ -19,6 +19,7 @@
 #include "soft/ground/faults.hpp"
 #include "soft/ground/interfaces.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/ground/tls_keys.hpp"
 
 namespace soft {
 
@@ -155,12 +156,32 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
     return all;
 }
 
+namespace {
+
+// Checks the file that RPMA_TLS names, so that a program learns at its beginning that no connection would be
+// made. Each connection reads it again.
+base::Result<void> check_keys() {
+    const std::string &file = *tls_of_environment();
+    if (!file.empty()) {
+        if (const auto keys = TlsKeys::read(file.c_str()); !keys) {
+            return std::unexpected{keys.error()};
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
 base::Result<ibv_context *> context_of(Device &device) {
-    if (!Faults::understood() || !crc_of_environment() || !memory_links_of_environment()) {
+    if (!Faults::understood() || !crc_of_environment() || !memory_links_of_environment() ||
+        !tls_of_environment()) {
         return base::failure(EINVAL);
     }
     const base::Lock lock{registry_lock};
     if (!device.context) {
+        if (const auto checked = check_keys(); !checked) {
+            return std::unexpected{checked.error()};
+        }
         auto made = std::make_unique<Context>();
         if (auto renewed = renew_events(*made); !renewed) {
             return std::unexpected{renewed.error()};

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "base/log.hpp"
@@ -43,6 +44,39 @@ namespace soft {
 [[nodiscard]] inline const base::Result<bool> &memory_links_of_environment() {
     static const base::Result<bool> once = memory_links_asked_for(secure_getenv("SOFTRDMA_SHM"));
     return once;
+}
+
+// Returns the file of keys that this value of RPMA_TLS names, nullptr when it is not set; without a name
+// there is no TLS. Fails with EINVAL, and logs it, when the value is not valid.
+[[nodiscard]] inline base::Result<std::string> tls_asked_for(const char *value) {
+    constexpr std::string_view keys = "psk:";
+    const std::string_view word{value != nullptr ? value : ""};
+    if (!word.empty() && (!word.starts_with(keys) || word.size() == keys.size())) {
+        BASE_LOG(Error, "RPMA_TLS is \"%s\", expected psk:FILE: no device is opened", value);
+        return base::failure(EINVAL);
+    }
+    return std::string{word.empty() ? word : word.substr(keys.size())};
+}
+
+// Returns the meaning of RPMA_TLS at the first call. After a failure no device opens. A process with raised
+// privileges does not heed the variable; it opens no device either, because whoever set the variable expects
+// TLS.
+[[nodiscard]] inline const base::Result<std::string> &tls_of_environment() {
+    static const base::Result<std::string> once = []() -> base::Result<std::string> {
+        const char *const value = secure_getenv("RPMA_TLS");
+        if (const char *const any = getenv("RPMA_TLS"); value == nullptr && any != nullptr && *any != '\0') {
+            BASE_LOG(Error, "RPMA_TLS is set, and this process has raised privileges: no device is opened");
+            return base::failure(EINVAL);
+        }
+        return tls_asked_for(value);
+    }();
+    return once;
+}
+
+// Returns whether connections use TLS and nothing else.
+[[nodiscard]] inline bool tls_is_required() {
+    const auto &file = tls_of_environment();
+    return !file || !file->empty();
 }
 
 }  // namespace soft

@@ -17,13 +17,13 @@ namespace soft {
     name(BIO_set_init) name(ERR_clear_error) name(ERR_peek_error) name(OPENSSL_init_ssl) name(SSL_CIPHER_find) \
     name(SSL_CTX_ctrl) name(SSL_CTX_free) name(SSL_CTX_new) name(SSL_CTX_set_ciphersuites) \
     name(SSL_CTX_set_num_tickets) name(SSL_CTX_set_options) name(SSL_CTX_set_psk_find_session_callback) \
-    name(SSL_CTX_set_psk_use_session_callback) name(SSL_CTX_set_verify) name(SSL_SESSION_free) \
+    name(SSL_CTX_set_psk_use_session_callback) name(SSL_SESSION_free) \
     name(SSL_SESSION_new) name(SSL_SESSION_set1_master_key) name(SSL_SESSION_set_cipher) \
     name(SSL_SESSION_set_protocol_version) name(SSL_alert_desc_string_long) name(SSL_ctrl) \
     name(SSL_do_handshake) name(SSL_free) name(SSL_get_error) name(SSL_get_ex_data) name(SSL_key_update) \
     name(SSL_new) name(SSL_read_ex) name(SSL_session_reused) name(SSL_set_accept_state) name(SSL_set_bio) \
     name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_shutdown) \
-    name(SSL_write_ex)
+    name(SSL_write_ex) name(SSL_set_verify) name(TLS_method)
 // clang-format on
 
 struct OpenSsl {

@@ -118,6 +118,10 @@ TlsSession::Shake TlsSession::shake() {
     return error_ != 0 ? Shake::Failed : result == 1 ? Shake::Done : Shake::Waits;
 }
 
+bool TlsSession::uses_key() const {
+    return openssl().SSL_session_reused(ssl_.get()) == 1;
+}
+
 // ---- sending ----
 
 bool TlsSession::encrypt(std::span<const std::byte> bytes) {

@@ -48,6 +48,9 @@ public:
     // alert.
     [[nodiscard]] int reason() const { return reason_; }
 
+    // When the handshake is done: returns whether it used a key that both ends had before.
+    [[nodiscard]] bool uses_key() const;
+
     // ---- sending ----
     // Returns whether there is room for one more record.
     [[nodiscard]] bool has_room() const { return out_end_ + record_bytes + overhead_bytes <= kept_bytes; }

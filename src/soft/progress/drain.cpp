@@ -99,6 +99,9 @@ void Engine::drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread
     try {
         if (!group) {
             made = Group::create().value_or(nullptr);
+            if (made) {
+                (void)made->allow_nudges();  // without them a link that keeps bytes ends later
+            }
             const base::Lock lock{state_->mutex};
             if (!state_->draining) {
                 state_->draining = made;
