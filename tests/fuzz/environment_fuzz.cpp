@@ -12,6 +12,7 @@
 #include "librpma/api.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/faults.hpp"
+#include "soft/ground/tls_keys.hpp"
 
 namespace {
 
@@ -67,6 +68,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(through_memory.has_value() == (value.empty() || value == "on" || value == "off"),
                 "another word is refused");
         require(through_memory.value_or(value != "off") == (value != "off"), "only off asks for TCP");
+        const auto tls = soft::tls_asked_for(value.c_str());
+        require(tls.has_value() == (value.empty() || value.starts_with("psk:/")), "another word is refused");
+        require(!tls || tls->empty() == value.empty(), "only an empty value asks for no TLS");
+        if (const auto keys = soft::TlsKeys::parse("keys", value)) {
+            require(keys->find(keys->own().identity) == &keys->own(), "an identity has one key");
+            require(keys->own().bytes.size() >= soft::TlsKeys::least_key_bytes, "no key is short");
+        }
     }
     return 0;
 }

@@ -47,12 +47,15 @@ namespace soft {
 }
 
 // Returns the file of keys that this value of RPMA_TLS names, nullptr when it is not set; without a name
-// there is no TLS. Fails with EINVAL, and logs it, when the value is not valid.
+// there is no TLS. Fails with EINVAL, and logs it, when the value is not valid. A program may go to another
+// folder before a connection reads the file, so the name begins with a slash.
 [[nodiscard]] inline base::Result<std::string> tls_asked_for(const char *value) {
     constexpr std::string_view keys = "psk:";
     const std::string_view word{value != nullptr ? value : ""};
-    if (!word.empty() && (!word.starts_with(keys) || word.size() == keys.size())) {
-        BASE_LOG(Error, "RPMA_TLS is \"%s\", expected psk:FILE: no device is opened", value);
+    if (!word.empty() && !word.starts_with("psk:/")) {
+        BASE_LOG(Error,
+                 "RPMA_TLS is \"%s\", expected psk:FILE, with the whole path of FILE: no device is opened",
+                 value);
         return base::failure(EINVAL);
     }
     return std::string{word.empty() ? word : word.substr(keys.size())};

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/tls_start: a device that has to use TLS, and peers that speak it, speak it wrongly, or do not speak
+// it, each as client and as server. Every refusal has its errno and its line of log, and nothing reaches the
+// program.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "base/log.hpp"
+
+// These come last, because they assert.
+#include "device.hpp"
+#include "tls_peer.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Ends;
+using test::TlsHabits;
+using test::TlsPeer;
+
+constexpr const char *key_of_one =
+    "one:30313233343536373839616263646566\n";  // TlsHabits has it in characters
+constexpr const char *key_of_two = "two:ffffffffffffffffffffffffffffffff\n";
+
+std::filesystem::path keys;
+
+std::mutex log_mutex;
+std::string lines;
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is the device's.
+void keep(int, const char *, int, const char *, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)std::vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    const std::lock_guard lock{log_mutex};
+    lines += text;
+}
+
+void write_keys(std::string_view text, mode_t mode = 0600) {
+    std::filesystem::remove(keys);
+    const int fd = open(keys.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, mode);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text.data(), text.size()), text.size());
+    assert_int_equal(fchmod(fd, mode), 0);
+    close(fd);
+}
+
+// The device knows two keys, and the log is kept.
+struct TlsEnds : Ends {
+    TlsEnds() {
+        write_keys(std::string{key_of_one} + key_of_two);
+        base::set_log_sink(keep);
+        const std::lock_guard lock{log_mutex};
+        lines.clear();
+    }
+};
+
+// Waits for a line of log, which another thread may write.
+void expect_line(test::Device &device, std::string_view text) {
+    const auto is_there = [text] {
+        const std::lock_guard lock{log_mutex};
+        return lines.contains(text);
+    };
+    device.work_until(is_there);
+}
+
+// Waits until the device refuses the client, and checks that the program does not hear of it.
+void expect_refused_client(Ends &ends, const TlsHabits &habits, std::string_view line) {
+    ends.peer.connect(ends.device.port());
+    TlsPeer client{ends.peer, true, habits};
+    assert_true(!client.shake() || client.is_refused());
+    expect_line(ends.device, line);
+    assert_false(ends.device.has_event());
+}
+
+// Has the device connect to a server that refuses it, or that it refuses.
+void expect_refused_server(Ends &ends, const TlsHabits &habits, int error, std::string_view line) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    ends.peer.accept();
+    TlsPeer server{ends.peer, false, habits};
+    (void)server.shake();
+    const auto failed = ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id);
+    assert_int_equal(failed.status, -error);
+    expect_line(ends.device, line);
+}
+
+// ---- the right key ----
+
+void a_client_with_the_key_is_let_in(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    peer.connect(device.port());
+    TlsPeer client{peer, true, {}};
+    assert_true(client.shake());
+    client.send(test::encoded(test::from_a_soft_device));
+    device.accept(device.take_request(), "welcome");
+    const Bytes reply = client.receive(mpa_header_bytes);
+    assert_memory_equal(reply.data(), "MPA ID Rep Frame", 16);
+}
+
+// The bytes behind the request come with it, in the same record.
+void bytes_in_one_record_all_arrive(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    peer.connect(device.port());
+    TlsPeer client{peer, true, {}};
+    assert_true(client.shake());
+    Segment segment{
+        .opcode = Opcode::Write, .last = true, .stag = device.mr->rkey, .offset = device.address()};
+    client.send(
+        test::joined(test::encoded(test::from_a_soft_device), test::fpdu(segment, test::pattern(100, 9))));
+    device.accept(device.take_request());
+    device.work_until(
+        [&device] { return std::memcmp(device.at(0), test::pattern(100, 9).data(), 100) == 0; });
+}
+
+void a_server_with_the_key_is_spoken_to(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    rdma_cm_id *const id = device.connect(peer.listen(), "hello");
+    peer.accept();
+    TlsPeer server{peer, false, {}};
+    assert_true(server.shake());
+    const Bytes request = server.receive(mpa_header_bytes);
+    assert_memory_equal(request.data(), "MPA ID Req Frame", 16);
+    MpaFrame reply = test::from_a_soft_device;
+    reply.role = MpaRole::Reply;
+    server.send(test::encoded(reply));
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+}
+
+// An identity that is taken out of the file gets no further connection.
+void a_key_that_is_taken_away_lets_nobody_in(TlsEnds &ends) {
+    a_client_with_the_key_is_let_in(ends);
+    write_keys(key_of_two);
+    test::Peer again;
+    again.connect(ends.device.port());
+    TlsPeer client{again, true, {}};
+    assert_true(!client.shake() || client.is_refused());
+    expect_line(ends.device, "the key identity one of the client is not known here");
+    while (const auto event = ends.device.next_event()) {
+        assert_true(event->type != RDMA_CM_EVENT_CONNECT_REQUEST);  // others are of the first connection
+    }
+}
+
+// ---- the device is the server ----
+
+void a_client_without_tls_is_refused(TlsEnds &ends) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send_frame(test::from_a_soft_device);
+    assert_int_equal(ends.peer.receive_rest().size(), 0);
+    expect_line(ends.device, "the client does not speak TLS");
+    assert_false(ends.device.has_event());
+}
+
+void a_client_with_a_wrong_key_is_refused(TlsEnds &ends) {
+    expect_refused_client(ends, {.key = "0123456789abcdeF"}, "the key of identity one is not the client's");
+}
+
+void a_client_with_an_unknown_identity_is_refused(TlsEnds &ends) {
+    // Nothing that a peer sends makes a line of log that a person cannot read.
+    expect_refused_client(ends, {.identity = "three\n\x1b"},
+                          "the key identity three?? of the client is not known here");
+}
+
+void a_client_without_a_key_is_refused(TlsEnds &ends) {
+    expect_refused_client(ends, {.no_key = true}, "the client names no key");
+}
+
+void a_client_of_an_old_version_is_refused(TlsEnds &ends) {
+    expect_refused_client(ends, {.old_version = true}, "the client does not speak TLS 1.3");
+}
+
+void a_client_that_sends_garbage_is_refused(TlsEnds &ends) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send(test::pattern(3000, 5));
+    (void)ends.peer.receive_rest();
+    expect_line(ends.device, "the client does not speak TLS");
+    assert_false(ends.device.has_event());
+}
+
+void a_client_that_leaves_is_noticed(TlsEnds &ends) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send(test::bytes({0x16, 3, 1}));
+    ends.peer.close();
+    expect_line(ends.device, "the client closed the connection during the handshake of TLS");
+    assert_false(ends.device.has_event());
+}
+
+// ---- the device is the client ----
+
+void a_server_without_tls_is_refused(TlsEnds &ends) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    ends.peer.accept();
+    MpaFrame reply = test::from_a_soft_device;
+    reply.role = MpaRole::Reply;
+    ends.peer.send_frame(reply);
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EPROTO);
+    expect_line(ends.device, "the server does not speak TLS");
+}
+
+void a_server_that_leaves_is_noticed(TlsEnds &ends) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    ends.peer.accept();
+    ends.peer.finish();
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_REJECTED, id).status, -ECONNRESET);
+    expect_line(ends.device, "the server closed the connection during the handshake of TLS");
+}
+
+void a_server_with_a_wrong_key_is_refused(TlsEnds &ends) {
+    expect_refused_server(ends, {.key = "0123456789abcdeF"}, EACCES,
+                          "the key of identity one is not the server's");
+}
+
+void a_server_without_the_identity_is_refused(TlsEnds &ends) {
+    expect_refused_server(ends, {.identity = "three"}, EACCES,
+                          "the server does not know the key identity one");
+}
+
+void a_server_with_a_certificate_is_refused(TlsEnds &ends) {
+    expect_refused_server(ends, {.no_key = true}, EACCES,
+                          "the server uses a certificate, and not the key of identity one");
+}
+
+void a_server_of_an_old_version_is_refused(TlsEnds &ends) {
+    expect_refused_server(ends, {.old_version = true}, EPROTO, "the server does not speak TLS 1.3");
+}
+
+void a_server_that_sends_garbage_is_refused(TlsEnds &ends) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    ends.peer.accept();
+    ends.peer.send(test::pattern(3000, 5));
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EPROTO);
+    expect_line(ends.device, "the server does not speak TLS");
+}
+
+// ---- time ----
+
+// Each peer stops at another place of the handshake. All are given up after the time of a start-up.
+void silent_peers_are_given_up(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    rdma_cm_id *const id = device.connect(peer.listen());
+    peer.accept();
+    other.connect(device.port());
+    test::Peer half;
+    half.connect(device.port());
+    half.send(test::bytes({0x16, 3, 1, 2, 0, 1}));
+    test::Peer shaken;
+    shaken.connect(device.port());
+    TlsPeer client{shaken, true, {}};
+    assert_true(client.shake());
+    assert_int_equal(device.wait_for(RDMA_CM_EVENT_UNREACHABLE, id).status, -ETIMEDOUT);
+    expect_line(device, "no answer to the handshake of TLS");
+    (void)peer.receive_rest();
+    assert_int_equal(other.receive_rest().size(), 0);
+    assert_int_equal(half.receive_rest().size(), 0);
+    assert_true(client.is_refused());
+    expect_line(device, "no handshake of TLS");
+    expect_line(device, "no MPA request");
+    assert_false(device.has_event());
+}
+
+// ---- the file ----
+
+void a_file_that_others_may_read_is_refused(TlsEnds &ends) {
+    for (const mode_t mode : {0640U, 0604U, 0620U}) {
+        write_keys(key_of_one, mode);
+        test::Peer peer;
+        peer.connect(ends.device.port());
+        TlsPeer client{peer, true, {}};
+        assert_false(client.shake());
+    }
+    expect_line(ends.device, "others than its owner may use");
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EACCES);
+    assert_false(ends.device.has_event());
+}
+
+void without_a_file_nobody_connects(TlsEnds &ends) {
+    std::filesystem::remove(keys);
+    ends.peer.connect(ends.device.port());
+    TlsPeer client{ends.peer, true, {}};
+    assert_false(client.shake());
+    expect_line(ends.device, "No such file or directory: no connection is made");
+    assert_false(ends.device.has_event());
+}
+
+}  // namespace
+
+int main() {
+    keys = std::filesystem::absolute("keys");
+    write_keys(key_of_one);
+    (void)setenv("RPMA_TLS", ("psk:" + keys.string()).c_str(), 1);
+    const CMUnitTest tests[] = {
+        fixture_test(a_client_with_the_key_is_let_in),
+        fixture_test(bytes_in_one_record_all_arrive),
+        fixture_test(a_server_with_the_key_is_spoken_to),
+        fixture_test(a_key_that_is_taken_away_lets_nobody_in),
+        fixture_test(a_client_without_tls_is_refused),
+        fixture_test(a_client_with_a_wrong_key_is_refused),
+        fixture_test(a_client_with_an_unknown_identity_is_refused),
+        fixture_test(a_client_without_a_key_is_refused),
+        fixture_test(a_client_of_an_old_version_is_refused),
+        fixture_test(a_client_that_sends_garbage_is_refused),
+        fixture_test(a_client_that_leaves_is_noticed),
+        fixture_test(a_server_without_tls_is_refused),
+        fixture_test(a_server_that_leaves_is_noticed),
+        fixture_test(a_server_with_a_wrong_key_is_refused),
+        fixture_test(a_server_without_the_identity_is_refused),
+        fixture_test(a_server_with_a_certificate_is_refused),
+        fixture_test(a_server_of_an_old_version_is_refused),
+        fixture_test(a_server_that_sends_garbage_is_refused),
+        fixture_test(silent_peers_are_given_up),
+        fixture_test(a_file_that_others_may_read_is_refused),
+        fixture_test(without_a_file_nobody_connects),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// See the header.
+#include "tls_peer.hpp"
+
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+
+namespace test {
+
+namespace {
+
+constexpr timeval patience{.tv_sec = 40, .tv_usec = 0};
+
+const TlsHabits &habits_of(SSL *ssl) {
+    return *static_cast<const TlsHabits *>(SSL_get_app_data(ssl));
+}
+
+const unsigned char *characters(const std::string &text) {
+    return reinterpret_cast<const unsigned char *>(text.data());
+}
+
+SSL_SESSION *session_of(SSL *ssl) {
+    constexpr std::array<unsigned char, 2> aes_128_gcm_sha256{0x13, 0x01};
+    const std::string &key = habits_of(ssl).key;
+    SSL_SESSION *const session = SSL_SESSION_new();
+    assert_non_null(session);
+    assert_int_equal(SSL_SESSION_set1_master_key(session, characters(key), key.size()), 1);
+    assert_int_equal(SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, aes_128_gcm_sha256.data())), 1);
+    assert_int_equal(SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION), 1);
+    return session;
+}
+
+int use_key(SSL *ssl, const EVP_MD *, const unsigned char **name, std::size_t *size, SSL_SESSION **session) {
+    const std::string &identity = habits_of(ssl).identity;
+    *name = characters(identity);
+    *size = identity.size();
+    *session = session_of(ssl);
+    return 1;
+}
+
+int find_key(SSL *ssl, const unsigned char *name, std::size_t size, SSL_SESSION **session) {
+    const std::string_view asked{reinterpret_cast<const char *>(name), size};
+    *session = asked == habits_of(ssl).identity ? session_of(ssl) : nullptr;
+    return 1;
+}
+
+// Makes a certificate that the server itself has signed.
+void certify(SSL_CTX *context) {
+    EVP_PKEY *const key = EVP_EC_gen("P-256");
+    X509 *const certificate = X509_new();
+    assert_true(key != nullptr && certificate != nullptr);
+    assert_int_equal(X509_set_version(certificate, 2), 1);
+    assert_non_null(X509_gmtime_adj(X509_getm_notBefore(certificate), 0));
+    assert_non_null(X509_gmtime_adj(X509_getm_notAfter(certificate), 3600));
+    assert_int_equal(X509_set_pubkey(certificate, key), 1);
+    assert_true(X509_sign(certificate, key, EVP_sha256()) > 0);
+    assert_int_equal(SSL_CTX_use_certificate(context, certificate), 1);
+    assert_int_equal(SSL_CTX_use_PrivateKey(context, key), 1);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+}
+
+}  // namespace
+
+TlsPeer::TlsPeer(const Peer &peer, bool client, const TlsHabits &habits)
+    : context_{SSL_CTX_new(TLS_method())}, habits_{habits} {
+    assert_non_null(context_);
+    if (habits_.old_version) {
+        assert_int_equal(SSL_CTX_set_max_proto_version(context_, TLS1_2_VERSION), 1);
+    }
+    if (habits_.no_key) {
+        certify(context_);
+    } else {
+        SSL_CTX_set_psk_use_session_callback(context_, use_key);
+        SSL_CTX_set_psk_find_session_callback(context_, find_key);
+    }
+    ssl_ = SSL_new(context_);
+    assert_non_null(ssl_);
+    assert_int_equal(SSL_set_app_data(ssl_, &habits_), 1);
+    assert_int_equal(setsockopt(peer.socket(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+    assert_int_equal(SSL_set_fd(ssl_, peer.socket()), 1);
+    if (client) {
+        SSL_set_connect_state(ssl_);
+    } else {
+        SSL_set_accept_state(ssl_);
+    }
+}
+
+TlsPeer::~TlsPeer() {
+    SSL_free(ssl_);
+    SSL_CTX_free(context_);
+}
+
+bool TlsPeer::shake() {
+    return SSL_do_handshake(ssl_) == 1;
+}
+
+bool TlsPeer::is_refused() {
+    std::array<std::byte, 1> byte{};
+    return SSL_read(ssl_, byte.data(), byte.size()) <= 0;
+}
+
+void TlsPeer::send(std::span<const std::byte> bytes) {
+    assert_int_equal(SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())), bytes.size());
+}
+
+Bytes TlsPeer::receive(std::size_t size) {
+    Bytes bytes(size);
+    for (std::size_t got = 0; got < size;) {
+        const int count = SSL_read(ssl_, bytes.data() + got, static_cast<int>(size - got));
+        assert_true(count > 0);
+        got += static_cast<std::size_t>(count);
+    }
+    return bytes;
+}
+
+}  // namespace test

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A peer that speaks TLS with OpenSSL's own calls on a socket. Every function asserts (cmocka) that it
+// succeeds, unless it says otherwise.
+#pragma once
+
+#include <openssl/types.h>
+
+#include <string>
+
+// This comes last, because it asserts.
+#include "peer.hpp"
+
+namespace test {
+
+// How a peer speaks TLS.
+struct TlsHabits {
+    std::string identity = "one";
+    std::string key = "0123456789abcdef";
+    bool old_version = false;  // TLS 1.2, and nothing newer
+    bool no_key = false;       // as a client it names no key, as a server it has a certificate
+};
+
+class TlsPeer {
+public:
+    TlsPeer(const Peer &peer, bool client, const TlsHabits &habits);
+    ~TlsPeer();
+    TlsPeer(const TlsPeer &) = delete;
+    TlsPeer &operator=(const TlsPeer &) = delete;
+
+    // Does the handshake. Returns whether it succeeded; a client may learn of the server's refusal later.
+    [[nodiscard]] bool shake();
+    // Receives an alert or the end. Returns whether no byte came before it.
+    [[nodiscard]] bool is_refused();
+    void send(std::span<const std::byte> bytes);
+    [[nodiscard]] Bytes receive(std::size_t size);
+
+private:
+    SSL_CTX *context_ = nullptr;
+    SSL *ssl_ = nullptr;
+    TlsHabits habits_;
+};
+
+}  // namespace test
