@@ -4,7 +4,8 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
+#include <bit>
+#include <type_traits>
 
 #include "base/log.hpp"
 
@@ -37,8 +38,7 @@ bool load(OpenSsl &functions) {
     }
     const auto look_up = [handle](auto &function, const char *name) {
         void *const found = dlsym(handle, name);
-        static_assert(sizeof(function) == sizeof(found));
-        std::memcpy(&function, &found, sizeof(found));
+        function = std::bit_cast<std::remove_reference_t<decltype(function)>>(found);
         if (found == nullptr) {
             BASE_LOG(Error, "no TLS, and so no connection: %s has no %s", library, name);
         }

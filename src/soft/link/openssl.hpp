@@ -27,6 +27,7 @@ namespace soft {
 // clang-format on
 
 struct OpenSsl {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a name.
 #define SOFT_DECLARE(name) decltype(&::name) name = nullptr;
     SOFT_OPENSSL_FUNCTIONS(SOFT_DECLARE)
 #undef SOFT_DECLARE
