@@ -212,8 +212,9 @@ void add_serve(CLI::App &app, Command &chosen) {
     CLI::App *command =
         app.add_subcommand("serve", "Create or open a pool file, and serve it to push and pull");
     command->footer(
-        "There is no authentication and no encryption: any program that reaches the address can read and "
-        "replace the content.\n"
+        "Without RPMA_TLS there is no authentication and no encryption: any program that reaches the address "
+        "can read and replace the content. RPMA_TLS=psk:FILE lets in those alone that have a key "
+        "(softrdma(7)).\n"
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
