@@ -1659,6 +1659,7 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
  *           device  the network of a device of the kernel
  *           tcp     a TCP connection of the soft device
  *           memory  memory that two processes on one host have mapped, with the soft device
+ *           tls     TLS over a TCP connection of the soft device, with RPMA_TLS (softrdma(7))
  *
  * Threads: any number at once.
  * Errors:

@@ -432,7 +432,7 @@ public:
         (void)rpma_conn_get_qp_num(object_, &number);
         return number;
     }
-    // Returns the way that the bytes take: device, tcp or memory.
+    // Returns the way that the bytes take: device, tcp, memory or tls.
     [[nodiscard]] expected<std::string_view> link() const {
         const char *name = "";
         if (const int code = rpma_conn_get_link(object_, &name); code != 0) {

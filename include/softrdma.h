@@ -264,6 +264,7 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
  * Returns: text that is valid as long as the library is loaded:
  *   tcp     a TCP connection
  *   memory  memory that both processes have mapped, because they are on one host
+ *   tls     TLS over a TCP connection, because RPMA_TLS asks for it (softrdma(7))
  *   NULL    the queue pair is not connected yet, or is a datagram queue pair
  */
 extern const char *softrdma_link(const struct ibv_qp *qp);

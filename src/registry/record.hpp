@@ -30,8 +30,8 @@ enum class State : std::uint8_t {
 // The way that the bytes take. A listener has Rdma where it does not listen in TCP.
 enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
 // The link of an established stream, and its name at the same place (rpma_conn_get_link).
-enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3 };
-inline constexpr std::array<std::string_view, 4> link_names{"", "device", "tcp", "memory"};
+enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3, Tls = 4 };
+inline constexpr std::array<std::string_view, 5> link_names{"", "device", "tcp", "memory", "tls"};
 enum class Phase : std::uint32_t { None = 0, Connecting = 1, Established = 2, Over = 3 };
 
 // The facts about an rsocket that hold until it changes its state. Texts end with a zero.

@@ -168,13 +168,16 @@ static void queue_pairs_have_numbers(void **state) {
     assert_true(client != server);
 }
 
-/* Both ends are in this process, so they share memory unless the tests run over TCP. */
+/* Both ends are in this process, so they share memory unless the tests run over TCP or TLS. */
 static void the_link_is_told(void **state) {
     struct ends *ends = *state;
     const char *const memory = getenv("SOFTRDMA_SHM");
     const char *expected = memory != NULL && strcmp(memory, "off") == 0 ? "tcp" : "memory";
     const char *client = NULL;
     const char *server = NULL;
+    if (getenv("RPMA_TLS") != NULL) {
+        expected = "tls";
+    }
     if (ends->device != SOFT_DEVICE) {
         expected = "device";
     }
