@@ -159,7 +159,8 @@ bool may_meet(const tcp::Address &here, const tcp::Address &there) {
         return false;
     }
     if (tls_is_required()) {
-        stays_on_tcp(there, "RPMA_TLS asks for TLS");
+        BASE_LOG(Debug, "the connection with %s, which is on this host, stays on TCP: RPMA_TLS asks for TLS",
+                 tcp::text_of(there).c_str());
         return false;
     }
     return true;

@@ -60,6 +60,7 @@ struct TlsEnds : Ends {
     TlsEnds() {
         write_keys(std::string{key_of_one} + key_of_two);
         base::set_log_sink(keep);
+        base::log_threshold.store(static_cast<int>(base::LogLevel::Info));
         const std::lock_guard lock{log_mutex};
         lines.clear();
     }
@@ -134,6 +135,9 @@ void a_server_with_the_key_is_spoken_to(TlsEnds &ends) {
     reply.role = MpaRole::Reply;
     server.send(test::encoded(reply));
     (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    // The program has chosen TLS, so no line of log says of each connection that it stays on TCP.
+    const std::lock_guard lock{log_mutex};
+    assert_false(lines.contains("stays on TCP"));
 }
 
 // An identity that is taken out of the file gets no further connection.
