@@ -1667,6 +1667,28 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
  */
 int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 
+/**
+ * Tells who asks for a connection: the identity of the key with which the peer has authenticated itself
+ * (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the peer may do.
+ *
+ *   identity  It becomes text that is valid as long as the request and the connection that it becomes; NULL
+ *             when the peer is not authenticated, or the request is this side's own.
+ */
+int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **identity);
+
+/**
+ * Tells the identity of the key with which both ends of a connection have authenticated each other (RPMA_TLS,
+ * softrdma(7)). It is that of the side that asked for the connection.
+ *
+ *   identity  It becomes text that is valid as long as the connection; NULL when the connection is not
+ *             authenticated.
+ *
+ * Threads: any number at once.
+ * Errors:
+ *   RPMA_E_AGAIN  The connection is not established yet.
+ */
+int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity);
+
 /* ---------------------------------------------------------------- requests that do not block ---- */
 
 /* Threads: one thread at a time uses a request. */

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <expected>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -440,6 +441,15 @@ public:
         }
         return std::string_view{name};
     }
+    // Returns the identity of the key with which both ends have authenticated each other; none without TLS.
+    // The text is valid as long as the connection.
+    [[nodiscard]] expected<std::optional<std::string_view>> identity() const {
+        const char *text = nullptr;
+        if (const int code = rpma_conn_get_identity(object_, &text); code != 0) {
+            return std::unexpected{error{code}};
+        }
+        return text != nullptr ? std::optional<std::string_view>{text} : std::nullopt;
+    }
     expected<void> disconnect() { return detail::result_of(rpma_conn_disconnect(object_)); }
 };
 
@@ -451,6 +461,13 @@ public:
         rpma_conn_private_data data{};
         (void)rpma_conn_req_get_private_data(object_, &data);
         return {static_cast<const std::byte *>(data.ptr), data.len};
+    }
+    // Returns the identity of the key with which the peer has authenticated itself; none when it has not. The
+    // text is valid as long as the request and the connection that it becomes.
+    [[nodiscard]] std::optional<std::string_view> identity() const {
+        const char *text = nullptr;
+        (void)rpma_conn_req_get_identity(object_, &text);
+        return text != nullptr ? std::optional<std::string_view>{text} : std::nullopt;
     }
     expected<void> receive(local_part into, const void *context = nullptr) {
         return detail::result_of(rpma_conn_req_recv(object_, into.region, into.offset, into.length, context));

@@ -270,6 +270,16 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 extern const char *softrdma_link(const struct ibv_qp *qp);
 
 /**
+ * Tells the identity of the key with which both ends of an id's connection have authenticated each other
+ * (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection. The id of a request knows it
+ * before the program accepts or rejects the request.
+ *
+ * Returns: text that is valid as long as the id; NULL when there is no connection or request yet, or it is
+ * not authenticated.
+ */
+extern const char *softrdma_identity(const struct rdma_cm_id *id);
+
+/**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
  *
  * Returns: 0 before its end, and when either side disconnected; or one of these, or another errno value of

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/accessor: sets and gets one atomic value of a configuration, and gets an address.
+// librpma/accessor: sets and gets one atomic value of a configuration, and gets an address or an identity.
 #pragma once
 
 #include <atomic>
 
 #include "base/shared_value.hpp"
 #include "librpma/api.hpp"
+#include "verbs/provider.hpp"
 
 namespace librpma {
 
@@ -38,6 +39,11 @@ int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr
     }
     *address = object->id().route.addr.*end;
     return 0;
+}
+
+// Returns the identity with which the peer of an id has authenticated itself, or nullptr.
+inline const char *identity_of(const verbs::Provider &provider, const rdma_cm_id &id) {
+    return provider.capabilities.authenticates ? provider.beyond.identity(&id) : nullptr;
 }
 
 // Unlike other "new" functions, those of configurations store NULL when there is no memory.

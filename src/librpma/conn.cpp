@@ -282,6 +282,19 @@ int rpma_conn_get_link(const struct rpma_conn *conn, const char **link) {
     return 0;
 }
 
+int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity) {
+    if (conn == nullptr || identity == nullptr) {
+        return librpma::invalid("conn or identity is NULL");
+    }
+    const verbs::Provider &provider = conn->provider();
+    const char *const found = librpma::identity_of(provider, conn->id());
+    if (found == nullptr && provider.capabilities.tells_link && provider.beyond.link(conn->qp()) == nullptr) {
+        return RPMA_E_AGAIN;
+    }
+    *identity = found;
+    return 0;
+}
+
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {
     return librpma::destroy(conn_ptr);
 }

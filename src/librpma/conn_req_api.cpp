@@ -120,6 +120,14 @@ int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_
     return 0;
 }
 
+int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **identity) {
+    if (req == nullptr || identity == nullptr) {
+        return librpma::invalid("req or identity is NULL");
+    }
+    *identity = librpma::identity_of(req->peer().provider(), req->id());
+    return 0;
+}
+
 int rpma_conn_req_get_local_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr) {
     return librpma::get_address(req, &rdma_addr::src_storage, addr);
 }

@@ -107,6 +107,9 @@ struct CallsBeyondVerbs {
     int (*end_error)(const ibv_qp *qp);
     // Returns the name of the way that the bytes of a queue pair's connection take.
     const char *(*link)(const ibv_qp *qp);
+    // Returns the identity with which the peer of an id has authenticated itself, or nullptr
+    // (softrdma_identity).
+    const char *(*identity)(const rdma_cm_id *id);
 };
 
 // A kind of device promises these. A call that a capability names is nullptr without it.
@@ -135,6 +138,8 @@ struct Capabilities {
     bool tells_end_error;
     // A queue pair knows the way that its bytes take: beyond.link. Without this capability the device is it.
     bool tells_link;
+    // Peers can authenticate themselves: beyond.identity.
+    bool authenticates;
     // The most bytes of inline data; 0 when only the creation of a queue pair tells.
     std::uint32_t most_inline_size;
 };

@@ -53,6 +53,7 @@ const Provider rdma_core = {
                      .ends_when_sent = false,
                      .tells_end_error = false,
                      .tells_link = false,
+                     .authenticates = false,
                      .most_inline_size = 0},
     .device = {.query_device_ex = ibv_query_device_ex,
                .query_port = query_port,

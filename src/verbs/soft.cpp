@@ -33,6 +33,7 @@ const Provider soft = {
                      .ends_when_sent = true,
                      .tells_end_error = true,
                      .tells_link = true,
+                     .authenticates = true,
                      .most_inline_size = SOFTRDMA_MAX_INLINE_SIZE},
     .device = {.query_device_ex = softrdma_ibv_query_device_ex,
                .query_port = softrdma_ibv_query_port,
@@ -86,7 +87,8 @@ const Provider soft = {
                .events_wait_end = softrdma_events_wait_end,
                .disconnect_when_sent = softrdma_disconnect_when_sent,
                .end_error = softrdma_end_error,
-               .link = softrdma_link},
+               .link = softrdma_link,
+               .identity = softrdma_identity},
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

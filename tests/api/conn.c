@@ -27,6 +27,8 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_get_qp_num(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_link(NULL, &link), RPMA_E_INVAL);
     assert_code(rpma_conn_get_link(conn, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_identity(NULL, &link), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_identity(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_cq(NULL, &cq), RPMA_E_INVAL);
     assert_code(rpma_conn_get_cq(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_rcq(NULL, &cq), RPMA_E_INVAL);
@@ -187,6 +189,37 @@ static void the_link_is_told(void **state) {
     assert_string_equal(server, expected);
 }
 
+/* The tests' keys have the identity test. */
+static void expect_identity(const char *identity) {
+    if (getenv("RPMA_TLS") != NULL) {
+        assert_non_null(identity);
+        assert_string_equal(identity, "test");
+    } else {
+        assert_null(identity);
+    }
+}
+
+static void the_identity_is_told_before_the_answer_and_after_it(void **state) {
+    struct ends *ends = *state;
+    const char *of_request = anything();
+    const char *client = anything();
+    const char *server = anything();
+    ask(ends, NULL, NULL);
+    if (ends->device == SOFT_DEVICE) {
+        assert_code(rpma_conn_get_identity(ends->client, &client), RPMA_E_AGAIN);
+        assert_ptr_equal(client, anything());
+    }
+    assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));
+    assert_ok(rpma_conn_req_get_identity(ends->request, &of_request));
+    expect_identity(of_request);
+    assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->server));
+    await_established(ends);
+    assert_ok(rpma_conn_get_identity(ends->client, &client));
+    expect_identity(client);
+    assert_ok(rpma_conn_get_identity(ends->server, &server));
+    assert_ptr_equal(server, of_request);
+}
+
 static void default_has_one_queue_and_no_shared_channel(void **state) {
     struct ends *ends = *state;
     struct rpma_cq *cq = NULL;
@@ -261,6 +294,7 @@ int main(void) {
         WITH_ENDPOINT(event_wakes_a_waiting_thread),
         WITH_CONNECTION(queue_pairs_have_numbers),
         WITH_CONNECTION(the_link_is_told),
+        WITH_ENDPOINT(the_identity_is_told_before_the_answer_and_after_it),
         WITH_CONNECTION(default_has_one_queue_and_no_shared_channel),
         WITH_ENDPOINT(shared_channel_serves_both_queues),
     };

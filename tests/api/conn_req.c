@@ -11,6 +11,7 @@ static void arguments_are_checked(void **state) {
     struct rpma_conn_req *none = NULL;
     struct rpma_conn *conn = anything();
     struct rpma_conn_private_data data = {NULL, 7};
+    const char *identity = anything();
     assert_code(rpma_conn_req_new(NULL, ADDRESS, "1", NULL, &request), RPMA_E_INVAL);
     assert_code(rpma_conn_req_new(peer, NULL, "1", NULL, &request), RPMA_E_INVAL);
     assert_code(rpma_conn_req_new(peer, ADDRESS, NULL, NULL, &request), RPMA_E_INVAL);
@@ -25,8 +26,11 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_req_recv(request, NULL, 0, 0, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(NULL, &data), RPMA_E_INVAL);
     assert_code(rpma_conn_req_get_private_data(request, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_get_identity(NULL, &identity), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_get_identity(request, NULL), RPMA_E_INVAL);
     assert_ptr_equal(request, anything());
     assert_ptr_equal(conn, anything());
+    assert_ptr_equal(identity, anything());
     assert_int_equal(data.len, 7);
 }
 
@@ -45,6 +49,9 @@ static void request_can_be_given_up(void **state) {
     assert_ok(rpma_conn_req_get_private_data(ends->request, &data));
     assert_null(data.ptr);
     assert_int_equal(data.len, 0);
+    const char *identity = anything();
+    assert_ok(rpma_conn_req_get_identity(ends->request, &identity));
+    assert_null(identity);
     assert_ok(rpma_conn_req_delete(&ends->request));
     assert_null(ends->request);
 }

@@ -37,6 +37,20 @@ static void accepting_is_the_last_step(void **state) {
     parameters_are_the_most_there_is(NULL);
 }
 
+/* The kernel's devices have no TLS. */
+static void nobody_has_an_identity(void **state) {
+    (void)state;
+    const char *identity = anything();
+    request_arrives();
+    assert_ok(rpma_ep_next_conn_req(ep, NULL, &request));
+    assert_ok(rpma_conn_req_get_identity(request, &identity));
+    assert_null(identity);
+    assert_ok(rpma_conn_req_connect(&request, NULL, &conn));
+    identity = anything();
+    assert_ok(rpma_conn_get_identity(conn, &identity));
+    assert_null(identity);
+}
+
 static void private_data_too_long_is_explained(void **state) {
     (void)state;
     const struct rpma_conn_private_data for_request = {anything(), 57};
@@ -236,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_PEER(connecting_is_the_last_step),
         WITH_ENDPOINT(accepting_is_the_last_step),
+        WITH_ENDPOINT(nobody_has_an_identity),
         WITH_ENDPOINT(private_data_too_long_is_explained),
         WITH_PEER(connecting_can_fail),
         WITH_PEER(queue_pair_is_asked_for_the_devices_operations),

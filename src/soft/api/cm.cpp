@@ -212,6 +212,10 @@ int softrdma_disconnect_when_sent(rdma_cm_id *id) {
     return status_of_call(id, [&](CmId &called) { return called.disconnect_when_sent(); });
 }
 
+const char *softrdma_identity(const rdma_cm_id *id) {
+    return static_cast<const CmId *>(id)->identity();
+}
+
 // The device needs no event to know that a connection is established: TCP has told it.
 int softrdma_rdma_notify(rdma_cm_id *id, ibv_event_type) {
     return id_of(id).has_begun() ? 0 : status_failed(EINVAL);

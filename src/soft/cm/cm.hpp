@@ -83,6 +83,9 @@ public:
     // EINVAL when the id is not of RDMA_PS_TCP.
     [[nodiscard]] virtual base::Result<void> disconnect_when_sent() { return base::failure(EINVAL); }
     [[nodiscard]] base::Result<void> migrate(EventChannel *to);
+    // Returns the identity with which the peer has authenticated itself, as text that stays as long as the
+    // id; null when it has not.
+    [[nodiscard]] virtual const char *identity() const { return nullptr; }
     // Returns whether the id listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
     // Makes this id a request for a connection, which waits in that channel.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 
 namespace soft {
 
@@ -53,6 +54,15 @@ void TcpId::destroy_queue_pair() {
     if (ends && state_.load() == State::Connected && !inherited()) {
         connection_ended();  // the queue pair ended without an event, so a thread that waits for one gets it
                              // now
+    }
+}
+
+// It is called before the program can have the identity: with a request before the program gets its id, with
+// a reply before the connection is established.
+void TcpId::learn_identity(const Link &link) {
+    if (!link.identity().empty()) {
+        identity_ = link.identity();
+        base::set_shared(known_identity_, identity_.c_str(), std::memory_order_release);
     }
 }
 

@@ -14,10 +14,12 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "soft/cm/cm.hpp"
@@ -48,6 +50,10 @@ public:
     [[nodiscard]] base::Result<void> disconnect() override;
     [[nodiscard]] base::Result<void> disconnect_when_sent() override;
 
+    [[nodiscard]] const char *identity() const override {
+        return known_identity_.load(std::memory_order_acquire);
+    }
+
     // ---- events of a connection, and of its handshake ----
     void connection_established() override;
     void connection_ended() override;
@@ -75,6 +81,7 @@ private:
     // Chooses the queue pair of a connection that begins: the id's own, or the one with the number. Fails
     // with EINVAL, and changes nothing, when there is none, or it was connected before.
     [[nodiscard]] base::Result<HeldQueuePair> choose_queue_pair(std::uint32_t number);
+    void learn_identity(const Link &link);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
     void end_handshake();
     [[nodiscard]] int connection_socket() const override;
@@ -100,6 +107,8 @@ private:
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // the peer's request, without its private data
     std::vector<std::byte> reply_data_;
+    std::string identity_;                               // written once
+    std::atomic<const char *> known_identity_{nullptr};  // its characters from then on
     bool established_told_ GUARDED_BY(mutex_) = false;
     std::shared_ptr<Group> handshake_group_;  // the group of the channel when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());

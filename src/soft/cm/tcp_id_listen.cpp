@@ -184,6 +184,7 @@ void TcpId::adoption_failed(int error) {
 }
 
 bool TcpId::become(Handshake &handshake, const wire::MpaFrame &request) {
+    learn_identity(handshake.link());
     request_ = request;
     request_.private_data = {};
     link_ = handshake.take_link();

@@ -191,7 +191,7 @@ TlsStart::State TlsStart::go_on() {
 }
 
 std::unique_ptr<Link> TlsStart::secured(std::unique_ptr<Link> &&link) {
-    return std::make_unique<TlsLink>(std::move(link), std::move(session_));
+    return std::make_unique<TlsLink>(std::move(link), std::move(session_), identity_);
 }
 
 // Says why OpenSSL failed.

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -119,6 +120,9 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
+    // Returns the identity of the key with which the two ends have authenticated each other; empty when they
+    // have not.
+    [[nodiscard]] virtual std::string_view identity() const { return {}; }
     // Returns the name of this kind of link, for people.
     [[nodiscard]] virtual const char *name() const = 0;
     // Returns how many bytes one segment of the path carries.

@@ -103,7 +103,10 @@ void a_client_with_the_key_is_let_in(TlsEnds &ends) {
     TlsPeer client{peer, true, {}};
     assert_true(client.shake());
     client.send(test::encoded(test::from_a_soft_device));
-    device.accept(device.take_request(), "welcome");
+    rdma_cm_id *const request = device.take_request();
+    assert_string_equal(softrdma_identity(request), "one");
+    device.accept(request, "welcome");
+    assert_string_equal(softrdma_identity(request), "one");
     const Bytes reply = client.receive(mpa_header_bytes);
     assert_memory_equal(reply.data(), "MPA ID Rep Frame", 16);
 }
@@ -133,8 +136,10 @@ void a_server_with_the_key_is_spoken_to(TlsEnds &ends) {
     assert_memory_equal(request.data(), "MPA ID Req Frame", 16);
     MpaFrame reply = test::from_a_soft_device;
     reply.role = MpaRole::Reply;
+    assert_null(softrdma_identity(id));
     server.send(test::encoded(reply));
     (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
+    assert_string_equal(softrdma_identity(id), "one");
     // The program has chosen TLS, so no line of log says of each connection that it stays on TCP.
     const std::lock_guard lock{log_mutex};
     assert_false(lines.contains("stays on TCP"));
