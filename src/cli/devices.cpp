@@ -22,7 +22,6 @@
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
 #include "cli/report.hpp"
-#include "cli/table.hpp"
 
 namespace cli {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/report: the output of a command: a summary for people or in JSON, and the progress on a terminal.
+// cli/report: the output of a command: a summary or a list, for people or in JSON, and the progress on a
+// terminal.
 #pragma once
 
 #include <chrono>
@@ -66,5 +67,21 @@ private:
 
 // Returns the time in a suitable unit, such as "1.25 ms".
 [[nodiscard]] std::string format_seconds(double seconds);
+
+// One value of a row: its name in JSON, its column in the table, and its content in each.
+struct Fact {
+    const char *name;
+    const char *column;
+    nlohmann::json value;
+    std::string text;
+};
+
+// A row. All rows of a table have the same facts, in the same order.
+using Facts = std::vector<Fact>;
+
+// Returns a line with the columns' titles, and a line for each row, of which there is at least one.
+[[nodiscard]] std::string table_of(const std::vector<Facts> &rows);
+// Returns an array of objects.
+[[nodiscard]] nlohmann::json json_of(const std::vector<Facts> &rows);
 
 }  // namespace cli

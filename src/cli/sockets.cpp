@@ -21,7 +21,6 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
-#include "cli/table.hpp"
 #include "registry/reader.hpp"
 #include "registry/tcp_diag.hpp"
 
