@@ -9,6 +9,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }
 
 namespace cli {
@@ -18,6 +19,12 @@ using Command = std::function<Outcome<>()>;
 // Describes the address in the help of a client's commands.
 inline constexpr const char *where_served = "Where rpma serve listens; the default port is 7204";
 
+// Adds --psk FILE to a command that makes connections: they use TLS with the keys of that file, as with
+// RPMA_TLS=psk:FILE, over which the option prevails.
+CLI::Option *add_psk(CLI::App &command);
+// Returns whether the connections of this process use TLS.
+[[nodiscard]] bool uses_tls();
+
 void add_devices(CLI::App &app, Command &chosen);
 void add_serve(CLI::App &app, Command &chosen);
 void add_push(CLI::App &app, Command &chosen);
@@ -26,6 +33,7 @@ void add_status(CLI::App &app, Command &chosen);
 void add_check(CLI::App &app, Command &chosen);
 void add_sockets(CLI::App &app, Command &chosen);
 void add_perf(CLI::App &app, Command &chosen);
+void add_keygen(CLI::App &app, Command &chosen);
 // Arguments after the program's name belong to the program, and stay in the subcommand's remaining().
 void add_run(CLI::App &app, Command &chosen);
 

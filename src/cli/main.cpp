@@ -137,6 +137,7 @@ Exit run(const Words &words, bool json) {
     cli::add_check(app, chosen);
     cli::add_sockets(app, chosen);
     cli::add_perf(app, chosen);
+    cli::add_keygen(app, chosen);
     cli::add_run(app, chosen);
     try {
         if (const auto parsed = parse(app, words, chosen); !parsed) {

@@ -212,9 +212,8 @@ void add_serve(CLI::App &app, Command &chosen) {
     CLI::App *command =
         app.add_subcommand("serve", "Create or open a pool file, and serve it to push and pull");
     command->footer(
-        "Without RPMA_TLS there is no authentication and no encryption: any program that reaches the address "
-        "can read and replace the content. RPMA_TLS=psk:FILE lets in those alone that have a key "
-        "(softrdma(7)).\n"
+        "Without --psk there is no authentication and no encryption: any program that reaches the address "
+        "can read and replace the content. --psk lets in those alone that have a key (rpma keygen).\n"
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
@@ -243,6 +242,7 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->type_name("SECONDS")
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
+    add_psk(*command);
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

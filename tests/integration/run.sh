@@ -9,6 +9,7 @@ bounded "$rpma" run -- true || die "run -- true"
 code=0
 bounded "$rpma" run sh -c 'exit 42' || code=$?
 [ $code -eq 42 ] || die "ended with $code, expected the program's 42"
+[ "$(bounded "$rpma" run --psk keys sh -c 'echo "$RPMA_TLS"')" = "psk:$PWD/keys" ] || die "run --psk"
 refused_with 2 'PROGRAM is required' "$rpma" run
 refused_with 2 'PROGRAM is required' "$rpma" run --
 refused_with 127 'cannot run absent-program: No such file' "$rpma" run absent-program
