@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cli/checksum.hpp"
@@ -25,6 +26,7 @@ struct ServeOptions {
     std::string pool;
     std::string size;
     std::vector<std::string> listen{"127.0.0.1:7204"};
+    std::vector<std::string> allow;
     std::uint32_t push_lease = 30;  // seconds
     std::uint32_t idle_limit = 60;
     bool allow_volatile = false;
@@ -150,7 +152,8 @@ ServerLimits limits_of(const ServeOptions &options) {
     constexpr rlim_t others = 64;
     constexpr rlim_t each = 6;
     ServerLimits limits{.push_lease = std::chrono::seconds{options.push_lease},
-                        .idle = std::chrono::seconds{options.idle_limit}};
+                        .idle = std::chrono::seconds{options.idle_limit},
+                        .permissions = {}};
     rlimit descriptors{};
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
         descriptors.rlim_cur = descriptors.rlim_max;
@@ -171,7 +174,18 @@ Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server 
     return {};
 }
 
+// Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
+Outcome<Permissions> permissions_of(const ServeOptions &options) {
+    if (!options.allow.empty() && !uses_tls()) {
+        return failed(Exit::Usage,
+                      "--allow: expected --psk FILE too: a client without a key has no identity");
+    }
+    return Permissions::parse(options.allow);
+}
+
 Outcome<> serve(const ServeOptions &options) {
+    ServerLimits limits = limits_of(options);
+    limits.permissions = TRY(permissions_of(options));
     std::optional<std::uint64_t> capacity;
     if (!options.size.empty()) {
         capacity = TRY(parse_size(options.size));
@@ -194,7 +208,7 @@ Outcome<> serve(const ServeOptions &options) {
     if (!is_soft && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }
-    Server server{pool, limits_of(options),
+    Server server{pool, std::move(limits),
                   [&options](const Content &content) { print_commit(options, content); }};
     if (const auto started = start(options, places, server); !started) {
         pool.discard_created();
@@ -243,6 +257,13 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
     add_psk(*command);
+    command
+        ->add_option("--allow", options->allow,
+                     "What clients may do: push=IDENTITY or pull=IDENTITY of a key of --psk, several with "
+                     "commas or again; without it each may do both")
+        ->type_name("LIST")
+        ->delimiter(',')
+        ->take_all();
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

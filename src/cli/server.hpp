@@ -9,11 +9,13 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf_server.hpp"
+#include "cli/permissions.hpp"
 #include "cli/pool.hpp"
 #include "cli/protocol.hpp"
 #include "cli/storage.hpp"
@@ -25,15 +27,16 @@ struct ServerLimits {
     std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
     std::size_t clients = 256;
     std::size_t clients_per_address = 128;
+    Permissions permissions;
 };
 
 // One thread uses it. The pool outlives it.
 class Server {
 public:
     // `committed` is called after each commit, when its client has the answer.
-    Server(const Pool &pool, const ServerLimits &limits, std::function<void(const Content &)> committed)
+    Server(const Pool &pool, ServerLimits limits, std::function<void(const Content &)> committed)
         : pool_{pool},
-          limits_{limits},
+          limits_{std::move(limits)},
           committed_callback_{std::move(committed)},
           committed_{pool.content()},
           storage_{pool} {}

@@ -101,6 +101,13 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     if (hello.version != protocol_version) {
         return refuse(Status::Version, {});
     }
+    const char *identity = nullptr;
+    (void)rpma_conn_req_get_identity(request, &identity);
+    if (const std::string why = limits_.permissions.why_not(hello.mode, identity != nullptr ? identity : "");
+        !why.empty()) {
+        BASE_LOG_PEER(Warning, "refused a client from %s: %s", client.host.c_str(), why.c_str());
+        return refuse(Status::Limit, why);
+    }
     if (hello.mode == Mode::Status) {
         return status();
     }

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# rpma serve --allow says what the client with each key may do. A client that asks for more is told so, and so is the
+# server.
+. "$(dirname "$0")/server.bash"
+
+for name in writer reader other; do
+    "$rpma" keygen $name $name || die "keygen"
+done
+cat writer reader other >keys
+chmod 600 keys
+head -c 1M /dev/urandom >content
+head -c 1M /dev/urandom >another
+start_server pool 3M --psk keys --allow push=writer,pull=reader --allow pull=other,push=other
+
+# asks_in_vain KEY VERB COMMAND...: it is refused, and the server's log says so.
+asks_in_vain() {
+    local key=$1 verb=$2
+    shift 2
+    refused_with 6 "refused: the key identity $key may not $verb (--allow)" "$rpma" "$@" --psk "$key"
+    grep -q "refused a client from 127.0.0.1: the key identity $key may not $verb (--allow)" server.err ||
+        die "the server does not say that $key may not $verb"
+}
+
+bounded "$rpma" push --psk writer content "$address" >stdout 2>stderr || die "push by the writer"
+bounded "$rpma" pull --psk reader "$address" got >stdout 2>stderr || die "pull by the reader"
+cmp got content || die "the reader got another content"
+asks_in_vain reader push push another "$address"
+asks_in_vain writer pull pull "$address" not
+[ ! -e not ] || die "a refused pull left a file"
+asks_in_vain reader measure perf "$address" --count 1 --op write
+asks_in_vain reader measure perf "$address" --count 1 --op flush
+bounded "$rpma" perf --psk writer "$address" --count 1 --op flush --size 8 --depth 1 >stdout 2>stderr || die "perf by the writer"
+for name in writer reader other; do
+    bounded "$rpma" status --psk $name "$address" >stdout 2>stderr || die "status by $name"
+    grep -q '^holds *content 1,' stdout || die "a refused push changed the content: $(cat stdout)"
+done
+bounded "$rpma" pull --psk other "$address" got >stdout 2>stderr || die "pull by one that may do both"
+cmp got content || die "a refused push changed the content"
+bounded "$rpma" push --psk other another "$address" >stdout 2>stderr || die "push by one that may do both"
+stop_server
+
+# Without the option each key lets its host do everything. The option without a word would let nobody do anything.
+start_server pool 3M --psk keys
+bounded "$rpma" push --psk reader content "$address" >stdout 2>stderr || die "push without --allow"
+stop_server
+refused_with 2 '--allow: expected --psk FILE too' "$rpma" serve --pool pool --allow push=writer
+refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow ''
+for bad in push pull= =writer read=writer; do
+    refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow "push=writer,$bad"
+done
