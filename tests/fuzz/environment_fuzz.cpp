@@ -12,7 +12,6 @@
 #include "librpma/api.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/faults.hpp"
-#include "soft/ground/tls_keys.hpp"
 
 namespace {
 
@@ -71,10 +70,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         const auto tls = soft::tls_asked_for(value.c_str());
         require(tls.has_value() == (value.empty() || value.starts_with("psk:/")), "another word is refused");
         require(!tls || tls->empty() == value.empty(), "only an empty value asks for no TLS");
-        if (const auto keys = soft::TlsKeys::parse("keys", value)) {
-            require(keys->find(keys->own().identity) == &keys->own(), "an identity has one key");
-            require(keys->own().bytes.size() >= soft::TlsKeys::least_key_bytes, "no key is short");
-        }
     }
     return 0;
 }
