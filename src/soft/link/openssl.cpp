@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <bit>
+#include <new>
 #include <type_traits>
 
 #include "base/log.hpp"
@@ -58,6 +59,46 @@ const OpenSsl *OpenSsl::find() {
     static OpenSsl functions;
     static const bool loaded = load(functions);
     return loaded ? &functions : nullptr;
+}
+
+OpenSslErrors::OpenSslErrors() {
+    if (OpenSsl::found().ERR_peek_error() != 0) [[unlikely]] {
+        put_aside();
+    }
+}
+
+// Without memory the program loses its errors.
+void OpenSslErrors::put_aside() {
+    const OpenSsl &openssl = OpenSsl::found();
+    try {
+        const char *file = nullptr;
+        const char *function = nullptr;
+        const char *data = nullptr;
+        int line = 0;
+        int flags = 0;
+        while (const unsigned long code = openssl.ERR_get_error_all(&file, &line, &function, &data, &flags)) {
+            programs_.push_back({.code = code,
+                                 .line = line,
+                                 .file = file,
+                                 .function = function,
+                                 .data = (flags & ERR_TXT_STRING) != 0 ? data : ""});
+        }
+    } catch (const std::bad_alloc &) {
+        openssl.ERR_clear_error();
+    }
+}
+
+OpenSslErrors::~OpenSslErrors() {
+    const OpenSsl &openssl = OpenSsl::found();
+    if (openssl.ERR_peek_error() != 0) [[unlikely]] {
+        openssl.ERR_clear_error();
+    }
+    for (const Error &error : programs_) {
+        openssl.ERR_new();
+        openssl.ERR_set_debug(error.file.c_str(), error.line, error.function.c_str());
+        openssl.ERR_set_error(ERR_GET_LIB(error.code), ERR_GET_REASON(error.code),
+                              error.data.empty() ? nullptr : "%s", error.data.c_str());
+    }
 }
 
 }  // namespace soft

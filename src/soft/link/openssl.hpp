@@ -8,13 +8,17 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <string>
+#include <vector>
+
 namespace soft {
 
 // clang-format off
 #define SOFT_OPENSSL_FUNCTIONS(name) \
     name(BIO_clear_flags) name(BIO_get_data) name(BIO_get_new_index) name(BIO_meth_new) name(BIO_meth_set_ctrl) \
     name(BIO_meth_set_read_ex) name(BIO_meth_set_write_ex) name(BIO_new) name(BIO_set_data) name(BIO_set_flags) \
-    name(BIO_set_init) name(ERR_clear_error) name(ERR_peek_error) name(OPENSSL_init_ssl) name(SSL_CIPHER_find) \
+    name(BIO_set_init) name(ERR_clear_error) name(ERR_get_error_all) name(ERR_new) \
+    name(ERR_peek_error) name(ERR_set_debug) name(ERR_set_error) name(OPENSSL_init_ssl) name(SSL_CIPHER_find) \
     name(SSL_CTX_ctrl) name(SSL_CTX_free) name(SSL_CTX_new) name(SSL_CTX_set_ciphersuites) \
     name(SSL_CTX_set_num_tickets) name(SSL_CTX_set_options) name(SSL_CTX_set_psk_find_session_callback) \
     name(SSL_CTX_set_psk_use_session_callback) name(SSL_SESSION_free) \
@@ -37,6 +41,27 @@ struct OpenSsl {
     [[nodiscard]] static const OpenSsl *find();
     // Returns the functions, which were found before.
     [[nodiscard]] static const OpenSsl &found() { return *find(); }
+};
+
+// OpenSSL has a queue of errors for each thread. A program that uses the same OpenSSL looks there for its
+// own errors, and takes any other for one. So the device keeps one of these during its calls of OpenSSL: they
+// find the queue empty, and leave the program's errors there and no others.
+class OpenSslErrors {
+public:
+    OpenSslErrors();
+    OpenSslErrors(const OpenSslErrors &) = delete;
+    OpenSslErrors &operator=(const OpenSslErrors &) = delete;
+    ~OpenSslErrors();
+
+private:
+    struct Error {
+        unsigned long code;
+        int line;
+        std::string file, function, data;
+    };
+    void put_aside();
+
+    std::vector<Error> programs_;
 };
 
 }  // namespace soft

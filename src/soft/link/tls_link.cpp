@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/parts.hpp"
 #include "persist/guard.hpp"
 
 namespace soft {
@@ -59,8 +60,8 @@ Link::Sent TlsLink::send(std::span<const iovec> pieces) {
     Rest rest{pieces};
     std::size_t told = 0;
     while (session_->flush()) {
-        if (session_->error() != 0) {
-            return {.error = session_->error()};
+        if (session_->sending_error() != 0) {
+            return {.error = session_->sending_error()};
         }
         const std::size_t sent = rest.skip(untold_);
         untold_ -= sent;
@@ -70,7 +71,7 @@ Link::Sent TlsLink::send(std::span<const iovec> pieces) {
         }
         if (!encrypt(rest)) {
             // The next call meets the cause again.
-            const int error = session_->error() != 0 ? session_->error() : EFAULT;
+            const int error = session_->sending_error() != 0 ? session_->sending_error() : EFAULT;
             return told != 0 ? Sent{.bytes = told} : Sent{.error = error};
         }
     }
@@ -117,8 +118,8 @@ bool TlsLink::undelivered() const {
 
 bool TlsLink::change_key(bool both) {
     const base::Lock lock{mutex_};
-    return session_->error() == 0 && session_->change_key(both) &&
-           (session_->flush() || session_->error() == 0);
+    return session_->sending_error() == 0 && session_->change_key(both) &&
+           (session_->flush() || session_->sending_error() == 0);
 }
 
 // ---- receiving ----
@@ -126,7 +127,7 @@ bool TlsLink::change_key(bool both) {
 Link::Received TlsLink::receive(std::span<const iovec> pieces) {
     using State = Received::State;
     const base::Lock lock{mutex_};
-    session_->look_again();
+    session_->look_again(base::size_of(pieces));
     Rest rest{pieces};
     std::size_t received = 0;
     for (auto piece = rest.next(); !piece.empty(); piece = rest.next()) {
@@ -158,7 +159,7 @@ Link::Received TlsLink::receive(std::span<const iovec> pieces) {
 
 std::size_t TlsLink::unread_bytes() const {
     const base::Lock lock{mutex_};
-    session_->look_again();
+    session_->look_again(TlsSession::record_bytes);
     session_->fetch_all();
     return session_->decrypted().size();
 }
@@ -184,8 +185,8 @@ Link::Ready TlsLink::ready() const {
     const base::Lock lock{mutex_};
     Ready ready = below_->ready();
     ready.readable = has_event() || ready.readable;
-    ready.ended = ready.ended || session_->error() != 0;
-    ready.writable = ready.writable || session_->error() != 0;
+    ready.ended = ready.ended || session_->sending_error() != 0;
+    ready.writable = ready.writable || session_->sending_error() != 0;
     return ready;
 }
 

@@ -21,6 +21,7 @@ const OpenSsl &openssl() {
 }  // namespace
 
 void SslFree::operator()(SSL *ssl) const {
+    const OpenSslErrors own;
     openssl().SSL_free(ssl);
 }
 
@@ -39,6 +40,7 @@ bio_method_st *TlsSession::calls() {
 }
 
 TlsSession::TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link) : ssl_{std::move(ssl)}, link_{link} {
+    const OpenSslErrors own;
     BIO *const bio = ssl_ && calls() != nullptr ? openssl().BIO_new(calls()) : nullptr;
     if (bio == nullptr) {
         throw std::bad_alloc{};
@@ -58,7 +60,7 @@ int TlsSession::pull(BIO *bio, char *to, std::size_t size, std::size_t *count) {
     Link::Received got;
     while (!self.drained_ && got.bytes == 0) {
         got = self.link_.receive({&room, 1});
-        self.drained_ = got.state != Link::Received::State::More;
+        self.drained_ = got.state != Link::Received::State::More || --self.looks_ == 0;
         self.link_ended_ = got.state == Link::Received::State::Ended;
         self.link_error_ = got.state == Link::Received::State::Failed ? got.error : 0;
     }
@@ -107,13 +109,14 @@ void TlsSession::fail() {
 }
 
 TlsSession::Shake TlsSession::shake() {
-    drained_ = false;
-    openssl().ERR_clear_error();
+    look_again(0);
+    const OpenSslErrors own;
     const int result = openssl().SSL_do_handshake(ssl_.get());
     if (result != 1 && openssl().SSL_get_error(ssl_.get(), result) != SSL_ERROR_WANT_READ) {
         fail();
     } else {
         (void)flush();  // a new link has room for a handshake
+        error_ = sending_error();
     }
     return error_ != 0 ? Shake::Failed : result == 1 ? Shake::Done : Shake::Waits;
 }
@@ -128,7 +131,7 @@ bool TlsSession::encrypt(std::span<const std::byte> bytes) {
     if (++records_ > tls_records_of_a_key && !change_key(false)) {
         return false;
     }
-    openssl().ERR_clear_error();
+    const OpenSslErrors own;
     std::size_t written = 0;
     if (openssl().SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &written) != 1 ||
         written != bytes.size()) {
@@ -139,10 +142,10 @@ bool TlsSession::encrypt(std::span<const std::byte> bytes) {
 }
 
 bool TlsSession::flush() {
-    while (out_begin_ != out_end_ && error_ == 0) {
+    while (out_begin_ != out_end_ && sending_error() == 0) {
         const iovec rest{.iov_base = out_.get() + out_begin_, .iov_len = out_end_ - out_begin_};
         const Link::Sent sent = link_.send({&rest, 1});
-        error_ = sent.error;
+        sending_error_ = sent.error;
         if (sent.bytes == 0 && sent.error == 0) {
             return false;
         }
@@ -153,9 +156,9 @@ bool TlsSession::flush() {
 }
 
 bool TlsSession::close() {
-    if (!closed_ && error_ == 0) {
+    if (!closed_ && sending_error() == 0) {
         closed_ = true;
-        openssl().ERR_clear_error();
+        const OpenSslErrors own;
         (void)openssl().SSL_shutdown(ssl_.get());
     }
     return flush();
@@ -163,7 +166,7 @@ bool TlsSession::close() {
 
 bool TlsSession::change_key(bool both) {
     records_ = 0;
-    openssl().ERR_clear_error();
+    const OpenSslErrors own;
     if (openssl().SSL_key_update(ssl_.get(),
                                  both ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED) != 1 ||
         openssl().SSL_do_handshake(ssl_.get()) != 1) {
@@ -205,7 +208,7 @@ bool TlsSession::read_record() {
             return false;
         }
     }
-    openssl().ERR_clear_error();
+    const OpenSslErrors own;
     std::size_t count = 0;
     const int result = openssl().SSL_read_ex(ssl_.get(), in_.get() + in_end_, record_bytes - in_end_, &count);
     if (result == 1) {

@@ -44,6 +44,9 @@ public:
     // Returns the errno value of the failure that ended the session: ECONNRESET when the peer's bytes ended
     // without the end of TLS, EPROTO when they are not TLS, the link's own errors; 0 while there is none.
     [[nodiscard]] int error() const { return error_; }
+    // Returns the errno value for which nothing more is sent; 0 while there is none. The link below may fail
+    // to send while bytes that came before are still to be received.
+    [[nodiscard]] int sending_error() const { return error_ != 0 ? error_ : sending_error_; }
     // Returns OpenSSL's reason for the failure, or 0. A reason from SSL_AD_REASON_OFFSET on is the peer's
     // alert.
     [[nodiscard]] int reason() const { return reason_; }
@@ -57,8 +60,8 @@ public:
     // Makes a record of at most record_bytes bytes, for which there is room. Returns false when the session
     // has failed.
     [[nodiscard]] bool encrypt(std::span<const std::byte> bytes);
-    // Gives the link the encrypted bytes. Returns whether it has taken all of them; also when the session has
-    // failed, because then there is nothing more to give.
+    // Gives the link the encrypted bytes. Returns whether it has taken all of them; also when there is an
+    // error, because then there is nothing more to give.
     bool flush();
     // Sends the end of TLS, once. Returns as flush().
     bool close();
@@ -72,8 +75,13 @@ public:
     [[nodiscard]] Came fetch();
     // Decrypts as many bytes as the session keeps.
     void fetch_all();
-    // Lets the next fetch ask the link again, which had no more bytes the last time.
-    void look_again() { drained_ = false; }
+    // Lets the next fetches ask the link again, for about so many decrypted bytes. After that many encrypted
+    // bytes and some more, the link counts as drained, and its descriptor tells of the others. So a peer that
+    // sends records without content as fast as they are read does not keep the thread.
+    void look_again(std::size_t bytes) {
+        drained_ = false;
+        looks_ = 2 + bytes / record_bytes * 2;
+    }
     [[nodiscard]] std::span<const std::byte> decrypted() const {
         return {in_.get() + in_begin_, in_end_ - in_begin_};
     }
@@ -108,11 +116,13 @@ private:
     std::size_t out_end_ = 0;
     std::uint64_t records_ = 0;  // with the key of now
     bool drained_ = false;       // the link has no more bytes for now
+    std::size_t looks_ = 1;      // the number of calls after which that is so in any case
     bool link_ended_ = false;
     bool ended_ = false;   // by the peer, with the end of TLS
     bool closed_ = false;  // by this side
     int link_error_ = 0;
     int error_ = 0;
+    int sending_error_ = 0;
     int reason_ = 0;
 };
 

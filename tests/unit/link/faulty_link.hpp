@@ -20,7 +20,7 @@ struct LinkFaults {
     std::size_t received_before_cut = never;
 };
 
-class FaultyLink final : public soft::Link {
+class FaultyLink : public soft::Link {
 public:
     FaultyLink(std::unique_ptr<soft::Link> link, const LinkFaults &faults)
         : link_{std::move(link)}, faults_{faults} {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link/tls_link: what is TLS's own, beyond the contract that every link keeps.
+#include <openssl/err.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -7,7 +8,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "faulty_link.hpp"
 #include "tls_links.hpp"
@@ -84,6 +87,26 @@ void an_end_without_the_end_of_tls_is_a_failure(FreshTls &links) {
     assert_int_equal(test::send(*there, Bytes(1)).error, ECONNRESET);
     assert_int_equal(there->failure(), ECONNRESET);
     assert_int_equal(there->failure(), 0);
+}
+
+// A sender finds the connection broken before the receiver has read all. Plain TCP hides no byte then.
+void a_failed_send_hides_no_byte(FreshTls &links) {
+    auto &[here, there] = links;
+    for (const bool ends : {true, false}) {
+        const Bytes last = test::pattern(100, 1);
+        assert_int_equal(test::send(*here, last).bytes, last.size());
+        if (ends) {
+            assert_true(here->finish());
+        }
+        here.reset();
+        while (test::send(*there, Bytes(1)).error == 0) {
+        }
+        Bytes arrived;
+        const auto end = test::receive_rest(*there, arrived);
+        assert_true(end.state == (ends ? State::Ended : State::Failed));
+        test::assert_same_bytes(arrived, last);
+        static_cast<Links &>(links) = test::tls_links();
+    }
 }
 
 void a_record_that_ends_in_the_middle_is_a_failure(FreshTls &links) {
@@ -173,6 +196,90 @@ void endless_changes_of_the_key_end_the_link(FreshTls &links) {
     }
     assert_true(got.state == State::Failed);
     assert_int_equal(got.error, EPROTO);
+}
+
+// A TCP link that always has more: when no bytes are there, the peer makes some.
+class EndlessLink final : public test::FaultyLink {
+public:
+    EndlessLink(std::unique_ptr<soft::Link> link, std::function<bool()> make)
+        : FaultyLink{std::move(link), {}}, make_{std::move(make)} {}
+
+    [[nodiscard]] Received receive(std::span<const iovec> pieces) override {
+        Received got = FaultyLink::receive(pieces);
+        if (got.bytes == 0 && got.state == State::Drained && make_()) {
+            (void)on_the_wire(*this);
+            got = FaultyLink::receive(pieces);
+        }
+        if (got.bytes != 0) {
+            got.state = State::More;
+        }
+        return got;
+    }
+
+private:
+    const std::function<bool()> make_;
+};
+
+// A peer that sends records without content as fast as they are read keeps no thread for ever.
+void records_without_content_end_a_turn(FreshTls &) {
+    constexpr int most = 10'000;
+    int made = most;
+    TlsLink *peer = nullptr;
+    Links below = test::tcp_links();
+    below.there = std::make_unique<EndlessLink>(std::move(below.there),
+                                                [&] { return made++ < most && peer->change_key(false); });
+    const auto [here, there] = test::tls_over(std::move(below));
+    peer = &dynamic_cast<TlsLink &>(*here);
+    std::byte byte{};
+    const iovec room{.iov_base = &byte, .iov_len = 1};
+    made = 0;
+    assert_true(there->receive({&room, 1}).state == State::Drained);
+    assert_in_range(made, 1, most / 10);
+    made = 0;
+    assert_int_equal(there->unread_bytes(), 0);
+    assert_in_range(made, 1, most / 10);
+    made = 0;
+    assert_true(there->rest());
+    assert_in_range(made, 0, most / 10);
+    made = most;
+    pass(*here, *there, test::pattern(100, 1));
+}
+
+std::vector<unsigned long> errors_of_openssl() {
+    std::vector<unsigned long> errors;
+    while (const unsigned long error = ERR_get_error()) {
+        errors.push_back(error);
+    }
+    return errors;
+}
+
+// A program that uses OpenSSL has a queue of errors for each thread, in which it looks for its own.
+void the_programs_errors_of_openssl_stay(FreshTls &links) {
+    const auto &[here, there] = links;
+    for (const std::vector<int> &reasons :
+         {std::vector<int>{}, std::vector<int>{ERR_R_EVP_LIB, ERR_R_BIO_LIB}}) {
+        ERR_clear_error();
+        std::vector<unsigned long> before;
+        for (const int reason : reasons) {
+            ERR_raise_data(ERR_LIB_USER, reason, "%s", "the program's");
+            before.push_back(ERR_peek_last_error());
+        }
+        static_cast<Links &>(links) = test::tls_links();
+        assert_true(links.tls_here().change_key(true));
+        pass(*here, *there, test::pattern(1000, 1));
+        pass(*there, *here, test::pattern(1000, 2));
+        inject(*here, test::pattern(100, 3));
+        Bytes arrived;
+        assert_true(test::receive_rest(*there, arrived).state == State::Failed);
+        here->abort();
+        if (!reasons.empty()) {
+            const char *data = nullptr;
+            int flags = 0;
+            assert_int_equal(ERR_peek_error_data(&data, &flags), before[0]);
+            assert_string_equal(data, "the program's");
+        }
+        assert_true(errors_of_openssl() == before);
+    }
 }
 
 // One record carries the bytes of many pieces.
@@ -268,6 +375,7 @@ int main() {
     const CMUnitTest tests[] = {
         fixture_test(bytes_on_the_wire_are_not_readable),
         fixture_test(an_end_without_the_end_of_tls_is_a_failure),
+        fixture_test(a_failed_send_hides_no_byte),
         fixture_test(a_record_that_ends_in_the_middle_is_a_failure),
         fixture_test(a_record_of_another_connection_is_a_failure),
         fixture_test(bytes_that_are_no_record_are_a_failure),
@@ -275,6 +383,8 @@ int main() {
         fixture_test(either_end_changes_its_key),
         fixture_test(a_sender_changes_its_key_by_itself),
         fixture_test(endless_changes_of_the_key_end_the_link),
+        fixture_test(records_without_content_end_a_turn),
+        fixture_test(the_programs_errors_of_openssl_stay),
         fixture_test(small_pieces_share_a_record),
         fixture_test(pieces_of_any_size_arrive),
         fixture_test(both_directions_go_at_once),
