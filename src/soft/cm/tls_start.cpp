@@ -29,6 +29,9 @@ constexpr const char *ciphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SH
 constexpr std::array<unsigned char, 2> cipher_of_keys{0x13, 0x01};
 constexpr const char *groups = "X25519:P-256";
 
+// OpenSSL has no limit for the identities that one client names, which may be thousands.
+constexpr unsigned most_identities = 8;
+
 constexpr std::uint64_t options = SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION;
 
 // Returns what OpenSSL needs for a session that both ends have agreed on before: the key. nullptr: no memory.
@@ -86,9 +89,16 @@ struct TlsStart::Callbacks {
         TlsStart &start = of(ssl);
         *session = nullptr;
         const std::string_view identity{reinterpret_cast<const char *>(name), size};
+        if (++start.asked_ > most_identities) {
+            return 0;
+        }
         try {
             start.identity_ = readable(identity);
+            if (!start.keys_ && !start.read_keys()) {
+                return 0;
+            }
         } catch (const std::bad_alloc &) {
+            start.keys_error_ = ENOMEM;
             return 0;
         }
         const TlsKeys::Key *const key = start.keys_->find(identity);
@@ -141,19 +151,35 @@ void TlsStart::fail_with(int error, const char *format, ...) {
     va_end(arguments);
 }
 
-// Reads the keys, and makes OpenSSL's object.
+bool TlsStart::read_keys() {
+    auto keys = TlsKeys::read(tls_of_environment().value_or(std::string{}).c_str());
+    if (!keys) {
+        keys_error_ = keys.error().number;
+        return false;
+    }
+    keys_.emplace(std::move(*keys));
+    return true;
+}
+
+void TlsStart::fail_without_keys() {
+    fail_with(keys_error_, "the keys of TLS cannot be used: %s", std::strerror(keys_error_));
+}
+
+// Makes OpenSSL's object.
 bool TlsStart::begin() {
     const OpenSsl *const openssl = OpenSsl::find();
+    std::optional<OpenSslErrors> own;
+    if (openssl != nullptr) {
+        own.emplace();
+    }
     if (openssl == nullptr || Callbacks::context() == nullptr) {
         fail_with(EPROTONOSUPPORT, "there is no OpenSSL 3 that can do TLS 1.3 here");
         return false;
     }
-    auto keys = TlsKeys::read(tls_of_environment().value_or(std::string{}).c_str());
-    if (!keys) {
-        fail_with(keys.error().number, "the keys of TLS cannot be used");
+    if (side_ == Side::Client && !read_keys()) {
+        fail_without_keys();
         return false;
     }
-    keys_.emplace(std::move(*keys));
     std::unique_ptr<SSL, SslFree> ssl{openssl->SSL_new(Callbacks::context())};
     if (!ssl || openssl->SSL_set_ex_data(ssl.get(), place_of_start, this) != 1) {
         throw std::bad_alloc{};
@@ -174,7 +200,11 @@ TlsStart::State TlsStart::go_on() {
     if (session_ == nullptr && !begin()) {
         return State::Failed;
     }
-    switch (session_->shake()) {
+    const auto shaken = session_->shake();
+    if (side_ == Side::Server) {
+        keys_.reset();
+    }
+    switch (shaken) {
         case TlsSession::Shake::Waits:
             return State::Waits;
         case TlsSession::Shake::Failed:
@@ -191,14 +221,17 @@ TlsStart::State TlsStart::go_on() {
 }
 
 std::unique_ptr<Link> TlsStart::secured(std::unique_ptr<Link> &&link) {
-    return std::make_unique<TlsLink>(std::move(link), std::move(session_), identity_);
+    // Nothing is copied: when there is no memory, the link is still the caller's.
+    return std::make_unique<TlsLink>(std::move(link), std::move(session_), std::move(identity_));
 }
 
 // Says why OpenSSL failed.
 void TlsStart::fail() {
     const int reason = session_->reason();
     const char *const peer = side_ == Side::Client ? "the server" : "the client";
-    if (session_->error() == ECONNRESET) {
+    if (keys_error_ != 0) {
+        fail_without_keys();
+    } else if (session_->error() == ECONNRESET) {
         fail_with(ECONNRESET, "%s closed the connection during the handshake of TLS: it may not speak TLS",
                   peer);
     } else if (session_->error() != EPROTO) {

@@ -2,7 +2,8 @@
 // soft/cm/tls_start: the handshake of TLS 1.3 on one link, with a key that both ends have (RFC 8446
 // section 2.2, psk_dhe_ke). Nothing else is offered or accepted: no certificate, no earlier version, no key
 // without Diffie-Hellman, no tickets and so no resumption and no early data. The file of keys is read for
-// each handshake, so a key that is taken out of it lets nobody in any more.
+// each handshake, so a key that is taken out of it lets nobody in any more. A server reads it when the client
+// names an identity, so a peer that sends less costs neither time nor memory for keys.
 #pragma once
 
 #include <array>
@@ -45,14 +46,19 @@ private:
     enum class Found : std::uint8_t { NotAsked, Unknown, Known };
 
     [[nodiscard]] bool begin();
+    // Throws std::bad_alloc.
+    [[nodiscard]] bool read_keys();
     void fail();
+    void fail_without_keys();
     [[nodiscard]] bool fails_for_the_key(int reason);
     [[gnu::format(printf, 3, 4)]] void fail_with(int error, const char *format, ...);
 
     const Side side_;
     Link &link_;
-    std::optional<TlsKeys> keys_;
-    std::string identity_;  // with other characters than a person reads replaced
+    std::optional<TlsKeys> keys_;  // a server has them only while it looks for a key
+    int keys_error_ = 0;           // the errno value for which the keys cannot be read
+    unsigned asked_ = 0;           // the number of identities that the client has named
+    std::string identity_;         // with other characters than a person reads replaced
     Found found_ = Found::NotAsked;
     std::unique_ptr<TlsSession> session_;
     int error_ = 0;

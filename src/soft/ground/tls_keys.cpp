@@ -11,8 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <optional>
-#include <utility>
+#include <unordered_set>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -66,19 +65,20 @@ bool is_identity(std::string_view text) {
            std::ranges::all_of(text, [](char one) { return one > ' ' && one < 0x7F && one != '#'; });
 }
 
-std::optional<std::vector<unsigned char>> key_of(std::string_view digits) {
+// Appends the bytes of a key. Returns false when the digits are no key.
+bool read_key(std::string_view digits, std::vector<unsigned char> &bytes) {
     if (digits.size() % 2 != 0 || digits.size() < 2 * TlsKeys::least_key_bytes ||
         digits.size() > 2 * TlsKeys::most_key_bytes) {
-        return std::nullopt;
+        return false;
     }
-    std::vector<unsigned char> bytes(digits.size() / 2);
+    bytes.resize(digits.size() / 2);
     for (std::size_t place = 0; place < bytes.size(); ++place) {
         const char *const begin = digits.data() + 2 * place;
         if (std::from_chars(begin, begin + 2, bytes[place], 16).ptr != begin + 2) {
-            return std::nullopt;
+            return false;
         }
     }
-    return bytes;
+    return true;
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -116,6 +116,7 @@ base::Result<TlsKeys> TlsKeys::read(const char *file) {
 
 base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
     TlsKeys keys;
+    std::unordered_set<std::string_view> known;  // a file may have very many lines
     for (unsigned number = 1; !text.empty(); ++number) {
         const std::size_t end = std::min(text.find('\n'), text.size());
         const std::string_view line = without_blanks(text.substr(0, end));
@@ -124,8 +125,10 @@ base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
             continue;
         }
         const std::string_view identity = line.substr(0, line.find(':'));
-        auto key = identity.size() < line.size() ? key_of(line.substr(identity.size() + 1)) : std::nullopt;
-        if (!is_identity(identity) || !key) {
+        const std::string_view key = line.substr(std::min(identity.size() + 1, line.size()));
+        // The bytes have their place before they are read, because ~TlsKeys overwrites them there.
+        Key &made = keys.keys_.emplace_back();
+        if (!is_identity(identity) || !read_key(key, made.bytes)) {
             BASE_LOG_PEER(
                 Error,
                 "RPMA_TLS: %s, line %u: expected IDENTITY:KEY, the identity of up to %zu characters "
@@ -133,12 +136,12 @@ base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
                 file, number, most_identity_bytes, 2 * least_key_bytes, 2 * most_key_bytes);
             return base::failure(EINVAL);
         }
-        if (keys.find(identity) != nullptr) {
+        if (!known.insert(identity).second) {
             BASE_LOG_PEER(Error, "RPMA_TLS: %s, line %u: the identity has two keys: no connection is made",
                           file, number);
             return base::failure(EINVAL);
         }
-        keys.keys_.push_back({.identity = std::string{identity}, .bytes = std::move(*key)});
+        made.identity = identity;
     }
     if (keys.keys_.empty()) {
         BASE_LOG_PEER(Error, "RPMA_TLS: %s has no key: no connection is made", file);

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
@@ -203,6 +205,127 @@ void a_client_that_leaves_is_noticed(TlsEnds &ends) {
     assert_false(ends.device.has_event());
 }
 
+// Before a peer names a key, it costs no look at the file.
+void a_client_that_names_no_key_costs_no_file(TlsEnds &ends) {
+    std::filesystem::remove(keys);
+    a_client_that_sends_garbage_is_refused(ends);
+    test::Peer silent;
+    silent.connect(ends.device.port());
+    TlsPeer client{silent, true, {.no_key = true}};
+    assert_true(!client.shake() || client.is_refused());
+    expect_line(ends.device, "the client names no key");
+    const std::lock_guard lock{log_mutex};
+    assert_false(lines.contains("No such file"));
+}
+
+// ---- many identities ----
+
+// Appends a number of so many bytes, or bytes with their number in front, as TLS writes them.
+void add(Bytes &to, std::size_t number, unsigned size) {
+    for (unsigned left = size; left != 0; --left) {
+        to.push_back(static_cast<std::byte>(number >> (8 * (left - 1))));
+    }
+}
+void add(Bytes &to, unsigned size, const Bytes &bytes) {
+    add(to, bytes.size(), size);
+    to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+void add_extension(Bytes &to, std::size_t type, const Bytes &content) {
+    add(to, type, 2);
+    add(to, 2, content);
+}
+
+// Returns a ClientHello (RFC 8446 section 4.1.2) that names the identities id0, id1 and so on.
+Bytes hello_of(unsigned identities) {
+    Bytes extensions;
+    add_extension(extensions, 43, test::bytes({2, 3, 4}));        // supported_versions: TLS 1.3
+    add_extension(extensions, 10, test::bytes({0, 2, 0, 0x1d}));  // supported_groups: X25519
+    add_extension(extensions, 45, test::bytes({1, 1}));           // psk_key_exchange_modes: psk_dhe_ke
+    Bytes share = test::bytes({0, 0x1d});
+    add(share, 2, test::pattern(32, 3));
+    Bytes shares;
+    add(shares, 2, share);
+    add_extension(extensions, 51, shares);
+    Bytes names;
+    Bytes binders;
+    for (unsigned number = 0; number < identities; ++number) {
+        const std::string name = "id" + std::to_string(number);
+        const auto characters = std::as_bytes(std::span{name});
+        add(names, 2, Bytes{characters.begin(), characters.end()});
+        add(names, 0, 4);
+        add(binders, 1, Bytes(32));
+    }
+    Bytes keys_of_client;
+    add(keys_of_client, 2, names);
+    add(keys_of_client, 2, binders);
+    add_extension(extensions, 41, keys_of_client);  // pre_shared_key is the last
+    Bytes body;
+    add(body, 0x0303, 2);
+    body.resize(body.size() + 32);
+    add(body, 1, Bytes{});
+    add(body, 2, test::bytes({0x13, 1}));
+    add(body, 1, Bytes(1));
+    add(body, 2, extensions);
+    Bytes message = test::bytes({1});
+    add(message, 3, body);
+    Bytes records;
+    for (std::span<const std::byte> rest{message}; !rest.empty();) {
+        const auto part = rest.first(std::min<std::size_t>(rest.size(), 16'384));
+        rest = rest.subspan(part.size());
+        add(records, 0x160301, 3);
+        add(records, 2, Bytes{part.begin(), part.end()});
+    }
+    return records;
+}
+
+// Each identity costs a search, so the device looks for the first few only.
+void a_client_with_very_many_identities_is_refused(TlsEnds &ends) {
+    ends.peer.connect(ends.device.port());
+    ends.peer.send(hello_of(1000));
+    expect_line(ends.device, "the key identity id7 of the client is not known here");
+    assert_false(ends.device.has_event());
+}
+
+// ---- the end ----
+
+// An end that anybody on the way can make is a failure, also behind the last whole message.
+void an_end_without_the_end_of_tls_is_a_failure(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    for (const bool ended : {true, false}) {
+        test::Peer one;
+        one.connect(device.port());
+        TlsPeer client{one, true, {}};
+        assert_true(client.shake());
+        client.send(test::encoded(test::from_a_soft_device));
+        rdma_cm_id *const id = device.take_request();
+        device.accept(id);
+        (void)client.receive(mpa_header_bytes);
+        Segment segment{
+            .opcode = Opcode::Write, .last = true, .stag = device.mr->rkey, .offset = device.address()};
+        client.send(test::fpdu(segment, test::pattern(100, ended ? 9 : 10)));
+        if (ended) {
+            client.end();
+        }
+        one.finish();
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
+        assert_memory_equal(device.at(0), test::pattern(100, ended ? 9 : 10).data(), 100);
+        expect_line(device, ended ? "ends: closed by the peer" : "ends: Connection reset by peer");
+        device.close(id);
+    }
+}
+
+// ---- datagrams ----
+
+void an_id_for_datagrams_is_refused(TlsEnds &ends) {
+    for (const rdma_port_space space : {RDMA_PS_UDP, RDMA_PS_IPOIB}) {
+        rdma_cm_id *id = nullptr;
+        assert_int_equal(softrdma_rdma_create_id(nullptr, &id, nullptr, space), -1);
+        assert_int_equal(errno, EOPNOTSUPP);
+    }
+    expect_line(ends.device, "RPMA_TLS asks for TLS, which datagrams do not have");
+}
+
 // ---- the device is the client ----
 
 void a_server_without_tls_is_refused(TlsEnds &ends) {
@@ -319,6 +442,10 @@ int main() {
         fixture_test(a_client_of_an_old_version_is_refused),
         fixture_test(a_client_that_sends_garbage_is_refused),
         fixture_test(a_client_that_leaves_is_noticed),
+        fixture_test(a_client_that_names_no_key_costs_no_file),
+        fixture_test(a_client_with_very_many_identities_is_refused),
+        fixture_test(an_end_without_the_end_of_tls_is_a_failure),
+        fixture_test(an_id_for_datagrams_is_refused),
         fixture_test(a_server_without_tls_is_refused),
         fixture_test(a_server_that_leaves_is_noticed),
         fixture_test(a_server_with_a_wrong_key_is_refused),

@@ -55,6 +55,17 @@ void what_is_no_key_is_refused(void **) {
     assert_int_equal(error_of(std::string(64, 'h') + ":" + key), 0);
 }
 
+void a_large_file_has_each_identity_once(void **) {
+    std::string text;
+    for (int number = 0; number < 20'000; ++number) {
+        text += "host-" + std::to_string(number) + ":" + sixteen + "\n";
+    }
+    const auto keys = TlsKeys::parse("keys", text);
+    assert_true(keys.has_value());
+    assert_non_null(keys->find("host-19999"));
+    assert_int_equal(error_of(text + "host-12345:" + sixteen), EINVAL);
+}
+
 void a_file_is_its_owners_alone(void **) {
     const std::string name = std::filesystem::absolute("some_keys");
     std::ofstream{name} << "host:" << sixteen << '\n';
@@ -109,6 +120,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(the_first_key_is_the_own),
         cmocka_unit_test(what_is_no_key_is_refused),
+        cmocka_unit_test(a_large_file_has_each_identity_once),
         cmocka_unit_test(a_file_is_its_owners_alone),
         cmocka_unit_test(the_variable_names_a_whole_path),
     };

@@ -104,6 +104,10 @@ bool TlsPeer::is_refused() {
     return SSL_read(ssl_, byte.data(), byte.size()) <= 0;
 }
 
+void TlsPeer::end() {
+    assert_int_equal(SSL_shutdown(ssl_), 0);
+}
+
 void TlsPeer::send(std::span<const std::byte> bytes) {
     assert_int_equal(SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())), bytes.size());
 }

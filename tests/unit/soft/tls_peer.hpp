@@ -31,6 +31,8 @@ public:
     [[nodiscard]] bool shake();
     // Receives an alert or the end. Returns whether no byte came before it.
     [[nodiscard]] bool is_refused();
+    // Sends the end of TLS.
+    void end();
     void send(std::span<const std::byte> bytes);
     [[nodiscard]] Bytes receive(std::size_t size);
 
