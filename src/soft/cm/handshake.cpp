@@ -76,9 +76,10 @@ void Handshake::expire() {
         return;
     }
     // When this process did not run for a while, the link may have bytes that the peer sent in time. Each
-    // such look advances the connection, or one frame by a byte, so the looks end.
+    // such look advances the connection, or one frame by a byte, or is the last, so the looks end. Records of
+    // TLS may come without a byte of the frame.
     const Link::Ready ready = link_->ready();
-    const bool looks = tls_ == nullptr || connecting_ || !std::exchange(late_, true);
+    const bool looks = connecting_ || std::exchange(last_look_, frame_bytes_) != frame_bytes_;
     if (looks && (connecting_ ? ready.writable : ready.readable)) {
         const base::Milliseconds more{connecting_ ? limits::handshake_timeout : base::Milliseconds{}};
         group_->set_deadline(*this, base::Clock::now() + more);

@@ -80,8 +80,8 @@ private:
     const Role role_;
     bool connecting_;
     bool delayed_;
-    bool late_ = false;              // it had its last look at the bytes of TLS
-    std::unique_ptr<TlsStart> tls_;  // until the link is secure
+    std::size_t last_look_ = SIZE_MAX;  // the bytes of the frame at the last look behind the deadline
+    std::unique_ptr<TlsStart> tls_;     // until the link is secure
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
     std::size_t request_bytes_ = 0;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};
