@@ -3,8 +3,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/log.hpp"
 #include "soft/cm/datagram_id.hpp"
 #include "soft/cm/tcp_id.hpp"
+#include "soft/ground/environment.hpp"
 
 namespace soft {
 
@@ -12,6 +14,11 @@ base::Result<CmId *> CmId::create(EventChannel *channel, void *context, rdma_por
     OwnChannel own;
     if (channel != nullptr && channel->group()->inherited()) {
         return base::failure(EINVAL);
+    }
+    // The questions and answers of these ids carry private data, and nobody authenticates them.
+    if (port_space != RDMA_PS_TCP && tls_is_required()) {
+        BASE_LOG(Error, "no id but of RDMA_PS_TCP: RPMA_TLS asks for TLS, which datagrams do not have");
+        return base::failure(EOPNOTSUPP);
     }
     if (channel == nullptr) {
         auto made = EventChannel::create();
