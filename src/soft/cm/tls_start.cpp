@@ -111,10 +111,7 @@ struct TlsStart::Callbacks {
     }
 
     // It lasts as long as the process. nullptr: OpenSSL cannot do it.
-    static SslContext *context() {
-        static SslContext *const made = make();
-        return made;
-    }
+    static SslContext *context() { return made_once<make>(); }
 
 private:
     static SslContext *make() {

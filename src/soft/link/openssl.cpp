@@ -31,17 +31,18 @@ constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
 constexpr int how = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_DEEPBIND;
 #endif
 
-bool load(OpenSsl &functions) {
+const OpenSsl *load() {
+    static OpenSsl functions;
     void *const handle = dlopen(library, how);
     if (handle == nullptr) {
-        BASE_LOG(Error, "no TLS, and so no connection: %s", dlerror());
-        return false;
+        BASE_LOG_PEER(Error, "no TLS, and so no connection: %s", dlerror());
+        return nullptr;
     }
     const auto look_up = [handle](auto &function, const char *name) {
         void *const found = dlsym(handle, name);
         function = std::bit_cast<std::remove_reference_t<decltype(function)>>(found);
         if (found == nullptr) {
-            BASE_LOG(Error, "no TLS, and so no connection: %s has no %s", library, name);
+            BASE_LOG_PEER(Error, "no TLS, and so no connection: %s has no %s", library, name);
         }
         return found != nullptr;
     };
@@ -50,15 +51,13 @@ bool load(OpenSsl &functions) {
     SOFT_OPENSSL_FUNCTIONS(SOFT_LOOK_UP)
 #undef SOFT_LOOK_UP
     // Threads of the device may still be in OpenSSL while the process ends.
-    return all && functions.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
+    return all && functions.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1 ? &functions : nullptr;
 }
 
 }  // namespace
 
 const OpenSsl *OpenSsl::find() {
-    static OpenSsl functions;
-    static const bool loaded = load(functions);
-    return loaded ? &functions : nullptr;
+    return made_once<load>();
 }
 
 OpenSslErrors::OpenSslErrors() {

@@ -8,8 +8,11 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
+
+#include "base/mutex.hpp"
 
 namespace soft {
 
@@ -30,14 +33,32 @@ namespace soft {
     name(SSL_write_ex) name(SSL_set_verify) name(TLS_method)
 // clang-format on
 
+// Returns what make() returns. The first call makes it, and it lasts as long as the process. When make()
+// returns nullptr, because the process has too little of something, the next call tries again.
+template <auto make>
+[[nodiscard]] auto made_once() -> decltype(make()) {
+    static std::atomic<decltype(make())> made{nullptr};
+    auto one = made.load(std::memory_order_acquire);
+    if (one == nullptr) [[unlikely]] {
+        static base::Mutex mutex;
+        const base::Lock lock{mutex};
+        one = made.load(std::memory_order_acquire);
+        if (one == nullptr) {
+            one = make();
+            made.store(one, std::memory_order_release);
+        }
+    }
+    return one;
+}
+
 struct OpenSsl {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): it declares a name.
 #define SOFT_DECLARE(name) decltype(&::name) name = nullptr;
     SOFT_OPENSSL_FUNCTIONS(SOFT_DECLARE)
 #undef SOFT_DECLARE
 
-    // Returns nullptr, and logs why, when there is no OpenSSL 3. The first call loads it, and it stays
-    // loaded.
+    // Returns nullptr, and logs why, when there is no OpenSSL 3, or it cannot be loaded now. The first call
+    // loads it, and it stays loaded.
     [[nodiscard]] static const OpenSsl *find();
     // Returns the functions, which were found before.
     [[nodiscard]] static const OpenSsl &found() { return *find(); }

@@ -26,7 +26,7 @@ void SslFree::operator()(SSL *ssl) const {
 }
 
 bio_method_st *TlsSession::calls() {
-    static BIO_METHOD *const made = [] {
+    constexpr auto make = [] {
         BIO_METHOD *const method =
             openssl().BIO_meth_new(openssl().BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "link");
         if (method != nullptr) {
@@ -35,8 +35,8 @@ bio_method_st *TlsSession::calls() {
             (void)openssl().BIO_meth_set_ctrl(method, control);
         }
         return method;
-    }();
-    return made;
+    };
+    return made_once<make>();
 }
 
 TlsSession::TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link) : ssl_{std::move(ssl)}, link_{link} {
