@@ -152,7 +152,9 @@ base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
 
 TlsKeys::~TlsKeys() {
     for (Key &key : keys_) {
-        explicit_bzero(key.bytes.data(), key.bytes.size());
+        if (!key.bytes.empty()) {
+            explicit_bzero(key.bytes.data(), key.bytes.size());
+        }
     }
 }
 
