@@ -36,6 +36,9 @@ private:
 // Prints the text and ends the program: a benchmark has no caller that it could report to.
 [[noreturn]] void die(const char *what);
 
+// Returns the number that an argument of a program for scripts is. Ends the program when it is none above 0.
+[[nodiscard]] std::size_t number(const char *text);
+
 [[nodiscard]] double seconds_since(std::chrono::steady_clock::time_point start);
 
 // ---- raw TCP, non-blocking and spinning ----

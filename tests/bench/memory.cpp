@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <new>
 #include <span>
@@ -24,16 +23,6 @@
 namespace {
 
 using bench::area_bytes;
-
-std::size_t number(const char *text) {
-    std::size_t value = 0;
-    const auto parsed = std::from_chars(text, text + std::strlen(text), value);
-    if (parsed.ec != std::errc{} || *parsed.ptr != '\0' || value == 0) {
-        fmt::print(stderr, "bench_memory: '{}' is no number above 0\n", text);
-        std::exit(2);
-    }
-    return value;
-}
 
 // Returns zeroed memory whose pages are there. It ends with the process.
 std::byte *memory(std::size_t bytes, int sharing) {
@@ -149,12 +138,13 @@ int main(int argc, char **argv) {
     const std::span arguments{argv, static_cast<std::size_t>(argc)};
     const std::string_view what = argc == 4 ? arguments[1] : "";
     if (what == "copy") {
-        fmt::print("{}\n", copy_bandwidth(std::min(number(arguments[2]), area_bytes), number(arguments[3])));
+        fmt::print("{}\n", copy_bandwidth(std::min(bench::number(arguments[2]), area_bytes),
+                                          bench::number(arguments[3])));
     } else if (what == "writev") {
-        fmt::print("{}\n",
-                   writev_bandwidth(std::min(number(arguments[2]), area_bytes), number(arguments[3])));
+        fmt::print("{}\n", writev_bandwidth(std::min(bench::number(arguments[2]), area_bytes),
+                                            bench::number(arguments[3])));
     } else if (what == "round-trip") {
-        fmt::print("{}\n", round_trip(number(arguments[2]), number(arguments[3])));
+        fmt::print("{}\n", round_trip(bench::number(arguments[2]), bench::number(arguments[3])));
     } else {
         fmt::print(stderr,
                    "usage: bench_memory copy BLOCK BYTES | writev BLOCK BYTES | round-trip ROUNDS BYTES\n");

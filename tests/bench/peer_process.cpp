@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench: the process at the other end.
+// bench: the process at the other end, and what all programs here share.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,16 @@ namespace bench {
 void die(const char *what) {
     std::fprintf(stderr, "bench: %s: %s\n", what, std::strerror(errno));
     std::exit(EXIT_FAILURE);
+}
+
+std::size_t number(const char *text) {
+    std::size_t value = 0;
+    const auto parsed = std::from_chars(text, text + std::strlen(text), value);
+    if (parsed.ec != std::errc{} || *parsed.ptr != '\0' || value == 0) {
+        std::fprintf(stderr, "bench: '%s' is no number above 0\n", text);
+        std::exit(2);
+    }
+    return value;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

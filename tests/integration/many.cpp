@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// many CONNECTIONS: one process has this many connections, with one polled completion queue and one event
-// channel for all; the other ends are processes of their own. Fails unless each works in both directions,
-// costs one descriptor, no thread, and at most 16 KiB of this process's memory, and all of it is given back;
-// prints the connection rate, and what an operation costs beside what it costs in a process that has one
-// connection and never had another. When the limit of open files does not allow so many, it takes fewer and
-// says so.
+// many CONNECTIONS [KIB]: one process has this many connections, with one polled completion queue and one
+// event channel for all; the other ends are processes of their own. Fails unless each works in both
+// directions, costs one descriptor, no thread, and at most KIB (16) of this process's memory, and all of it
+// is given back; prints the connection rate, and what an operation costs beside what it costs in a process
+// that has one connection and never had another. When the limit of open files does not allow so many, it
+// takes fewer and says so.
 #include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -25,7 +25,7 @@ using namespace many;
 
 constexpr std::size_t peers = 4;
 constexpr std::size_t connecting_at_once = 128;  // a peer's
-constexpr std::size_t most_bytes_a_connection = std::size_t{16} * 1024;
+std::size_t most_bytes_a_connection = std::size_t{16} * 1024;
 constexpr std::size_t descriptors_aside = 64;
 
 sockaddr_in loopback(std::size_t host, std::uint16_t port) {
@@ -379,10 +379,13 @@ void run(int ports, std::size_t count, const Single &single) {
 }  // namespace
 
 int main(int argc, char **argv) {
-    const std::size_t wanted = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
-    if (wanted < peers) {
-        std::fprintf(stderr, "usage: %s CONNECTIONS (%zu or more)\n", argv[0], peers);
+    const std::size_t wanted = argc >= 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
+    if (wanted < peers || argc > 3) {
+        std::fprintf(stderr, "usage: %s CONNECTIONS (%zu or more) [KIB]\n", argv[0], peers);
         return 2;
+    }
+    if (argc == 3) {
+        most_bytes_a_connection = std::strtoull(argv[2], nullptr, 10) * 1024;
     }
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     const std::size_t each = allowed_by_open_files(wanted) / peers;
