@@ -7,10 +7,10 @@
 
 #include "cli/failure.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): it is CLI11's
 class App;
 class Option;
-}
+}  // namespace CLI
 
 namespace cli {
 

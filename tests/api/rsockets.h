@@ -120,8 +120,9 @@ static inline double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Waits until a thread sleeps in poll() or a call like it. The thread stores its number when it is about to make its
- * call. The state "sleeps" alone is not enough: a thread that waits for a lock, Valgrind's own among them, has it too. */
+/* Waits until a thread sleeps in poll() or a call like it. The thread stores its number when it is about to
+ * make its call. The state "sleeps" alone is not enough: a thread that waits for a lock, Valgrind's own among
+ * them, has it too. */
 static inline void await_sleep(const atomic_int *thread) {
     const double deadline = seconds() + 30;
     char path[64];
