@@ -54,6 +54,10 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
             return {"iwarp", false,
                     fmt::format("it speaks revision {} of MPA (expected 1 or 2)",
                                 probed.mpa_revision.value_or(0))};
+        case Found::Tls:
+            return {"tls", false,
+                    "it speaks TLS; with --psk FILE this command tells whether it is rpma serve, with a key "
+                    "of the file"};
         case Found::SpeaksFirst:
             return {"tcp", false,
                     fmt::format("plain TCP: it speaks first, \"{}\"; --at-once tells whether it takes RDMA "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/probe: makes one TCP connection, with deadlines.
+// cli/probe: makes TCP connections, with deadlines.
 #include "cli/probe.hpp"
 
 #include <fcntl.h>
@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -177,6 +179,51 @@ void take_reply(const base::Fd &fd, const wire::MpaFrame &reply, Probed &probed)
     probed.version = is_another_version ? static_cast<int>(reply.private_data.front()) : 0;
 }
 
+// Returns the text behind its length, which takes so many bytes.
+std::string sized(unsigned bytes, std::string_view text) {
+    std::string all;
+    for (unsigned left = bytes; left-- > 0;) {
+        all += static_cast<char>(text.size() >> (8 * left));
+    }
+    return all.append(text);
+}
+
+// Returns the beginning of a handshake of TLS 1.3 (RFC 8446 section 4.1.2). No server takes it to its end,
+// because this client has no key for what follows.
+std::string client_hello() {
+    using namespace std::string_literals;
+    const std::string any(32, 'r');
+    const std::string x25519 = "\x00\x1D"s;
+    const std::string extensions = "\x00\x2B"s + sized(2, "\x02\x03\x04") +                // version 1.3
+                                   "\x00\x0A"s + sized(2, sized(2, x25519)) +              // the groups
+                                   "\x00\x0D"s + sized(2, sized(2, "\x08\x04\x04\x03")) +  // the signatures
+                                   "\x00\x33"s + sized(2, sized(2, x25519 + sized(2, any)));
+    const std::string hello = "\x03\x03" + any + sized(1, "") + sized(2, "\x13\x01\x13\x02\x13\x03") +
+                              sized(1, "\x00"s) + sized(2, extensions);
+    return "\x16\x03\x01" + sized(2, "\x01" + sized(3, hello));
+}
+
+// Returns whether the bytes begin as an alert or a handshake of TLS does (RFC 8446 section 5.1).
+bool is_tls(std::span<const std::byte> bytes) {
+    return bytes.size() >= 3 && (bytes[0] == std::byte{21} || bytes[0] == std::byte{22}) &&
+           bytes[1] == std::byte{3} && bytes[2] <= std::byte{4};
+}
+
+// Asks for TLS on a connection of its own.
+bool speaks_tls(const Address &address, milliseconds timeout) {
+    sockaddr_storage peer{};
+    socklen_t length = 0;
+    const auto fd = connect(address, base::Clock::now() + timeout, peer, length);
+    const std::string hello = client_hello();
+    std::array<std::byte, 5> room{};
+    if (!fd || !send_all(*fd, std::as_bytes(std::span{hello})) ||
+        !wait_for(*fd, POLLIN, base::Clock::now() + timeout)) {
+        return false;
+    }
+    const ssize_t got = recv(fd->get(), room.data(), room.size(), 0);
+    return got > 0 && is_tls(std::span{room}.first(static_cast<std::size_t>(got)));
+}
+
 }  // namespace
 
 Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
@@ -198,7 +245,9 @@ Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
                                    : read_answer(fd, room, begin + options.timeout, has_closed);
     probed.seconds = std::chrono::duration<double>{base::Clock::now() - begin}.count();
     if (answer.empty()) {
-        probed.peer = has_closed ? Probed::Peer::Closes : Probed::Peer::Silent;
+        probed.peer = !has_closed                            ? Probed::Peer::Silent
+                      : speaks_tls(address, options.timeout) ? Probed::Peer::Tls
+                                                             : Probed::Peer::Closes;
         return probed;
     }
     const auto reply = answer.size() >= wire::mpa_header_bytes
@@ -206,6 +255,8 @@ Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
                            : wire::Decoded<wire::MpaFrame>{std::unexpected{wire::Violation{}}};
     if (reply) {
         take_reply(fd, *reply, probed);
+    } else if (is_tls(answer)) {
+        probed.peer = Probed::Peer::Tls;
     } else {
         probed.peer = Probed::Peer::Answers;
         probed.text = first_line(answer);

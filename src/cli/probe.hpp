@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/probe: finds out, with one connection, which protocol a TCP port speaks. The request is that of a
-// client of rsockets over iWARP (src/soft/wire/mpa.hpp, src/stream/wire.hpp). A server of rsockets gets a
-// stream that its client ends in order at once.
+// cli/probe: finds out which protocol a TCP port speaks, with one connection, or two when the server closes
+// the first. The request is that of a client of rsockets over iWARP (src/soft/wire/mpa.hpp,
+// src/stream/wire.hpp). A server of rsockets gets a stream that its client ends in order at once. The second
+// connection asks for TLS.
 #pragma once
 
 #include <chrono>
@@ -29,7 +30,8 @@ struct Probed {
         Refuses,         // iWARP, and the program refused the request
         WantsMarkers,    // iWARP with a feature that the soft device lacks, as the next
         NewerMpa,        // a revision above 2
-        SpeaksFirst,     // TCP; `text` has its bytes, as with the next
+        Tls,
+        SpeaksFirst,  // TCP; `text` has its bytes, as with the next
         Answers,
         Closes,
         Silent,
@@ -48,8 +50,8 @@ struct Probed {
     bool is_ours = false;  // this project's library, and not librdmacm's
 };
 
-// Probes a port. Blocks for at most twice the timeout and 1.25 seconds. Fails with Exit::Unreachable when
-// there is no such host, when no program listens, or when the host does not answer.
+// Probes a port. Blocks for at most four times the timeout and 1.25 seconds. Fails with Exit::Unreachable
+// when there is no such host, when no program listens, or when the host does not answer.
 [[nodiscard]] Outcome<Probed> probe(const Address &address, const ProbeOptions &options);
 
 }  // namespace cli

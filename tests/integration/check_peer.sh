@@ -41,6 +41,15 @@ start_end answers
 refused_with 6 'plain TCP: it answers a request for RDMA with "-ERR"' "$rpma" check "127.0.0.1:$port"
 start_end closes
 refused_with 6 'plain TCP: it closes the connection' "$rpma" check "127.0.0.1:$port"
+# A server with keys speaks TLS alone. Without a key the command tells that much.
+"$rpma" keygen host keys || die "keygen"
+start_server tls.pool 1M --psk keys
+refused_with 6 'it speaks TLS; with --psk FILE' "$rpma" check "$address"
+grep -q '^speaks *tls$' stdout || die "$(cat stdout)"
+bounded "$rpma" check "$address" --psk keys >stdout 2>stderr || die "check --psk: $?"
+grep -q '^tls *TLS 1.3' stdout || die "$(cat stdout)"
+stop_server
+
 start_end markers
 refused_with 6 'it speaks iWARP and wants markers of MPA' "$rpma" check "127.0.0.1:$port"
 grep -q '^speaks *iwarp$' stdout || die "$(cat stdout)"
