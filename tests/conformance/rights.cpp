@@ -177,8 +177,10 @@ void a_queue_pair_refuses_what_it_does_not_grant(void **) {
     for (const unsigned withheld : {0U, unsigned{IBV_ACCESS_REMOTE_WRITE}, unsigned{IBV_ACCESS_REMOTE_READ},
                                     unsigned{IBV_ACCESS_REMOTE_ATOMIC}}) {
         for (std::size_t which = 0; which < std::size(needs); ++which) {
-            Ends &ends = connected();
+            // The ends are destroyed first, and deregister the memory. The device may still look at it until
+            // then.
             std::vector<std::byte> &bytes = make<std::vector<std::byte>>(4096);
+            Ends &ends = connected();
             const ibv_mr *const region = ends.server.register_memory(
                 bytes.data(), bytes.size(),
                 full_access | IBV_ACCESS_REMOTE_ATOMIC | SOFTRDMA_ACCESS_FLUSH_GLOBAL);
