@@ -40,6 +40,7 @@ def draw(titles, places, rows):
         return TOP + (high - math.log10(value)) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
+           '<!-- SPDX-License-Identifier: BSD-3-Clause -->',
            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
     for power in range(low, high + 1):
         y = y_of(10 ** power)
