@@ -18,13 +18,6 @@ done
 tcp=$build/bench/bench_tcp
 . "$(dirname "$(realpath "$0")")/two_ends.bash"
 
-row() {  # row WHAT UNIT BAR: of the lines `ours TCP` of $work/pairs
-    awk -v what="$1" -v unit="$2" -v bar="$3" -v ours="$(awk '{ print $1 }' "$work/pairs" | median)" \
-        -v base="$(awk '{ print $2 }' "$work/pairs" | median)" -v ratio="$(awk '{ print $1 / $2 }' "$work/pairs" | median)" \
-        'BEGIN { printf "%-44s %8.2f %8.2f %-5s %6.2f   %s\n", what, ours, base, unit, ratio, bar }'
-    rm "$work/pairs"
-}
-
 block=$("$tcp" best-block $bytes) || die 'no baseline'
 printf 'perftest over the soft device beside raw TCP, 127.0.0.1; %d pairs; best block of TCP %d KiB\n' $pairs $((block >> 10))
 printf '%-44s %8s %8s %-5s %6s   %s\n' '' ours TCP '' ratio bar

@@ -37,7 +37,7 @@ half() { awk -v seconds="$1" 'BEGIN { print seconds * 1e6 / 2 }'; }          # a
 ucx() { both_ends '' "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT" \
     "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT 127.0.0.1 -t $3 -s $4 -n $5 -w 200 -f"; }
 fabric() { both_ends '' "fi_pingpong -p $1 -e $2 -B PORT -S $3 -I $4" "fi_pingpong -p $1 -e $2 -P PORT -S $3 -I $4 127.0.0.1"; }
-fabric_microseconds() { awk -v size="$1" '$NF ~ /^[0-9.]+$/ && NF == 8 { value = $(NF - 1) } END { print value }' "$work/client"; }
+fabric_microseconds() { awk '$NF ~ /^[0-9.]+$/ && NF == 8 { value = $(NF - 1) } END { print value }' "$work/client"; }
 
 bandwidth_of() {  # bandwidth_of SIZE
     local calls
@@ -64,14 +64,14 @@ latency_of() {  # latency_of SIZE
     ucx sm memory tag_lat "$1" "$calls"
     note ucx_memory_latency "$1" "$(last_row 3)"
     fabric shm rdm "$1" "$calls"
-    note libfabric_memory "$1" "$(fabric_microseconds "$1")"
+    note libfabric_memory "$1" "$(fabric_microseconds)"
     note tcp_latency "$1" "$(half "$("$tcp" round-trip "$calls" "$1")")"
     SOFTRDMA_SHM=off perftest "ib_send_lat -R -p PORT -s $1 -n $calls"
     note send_tcp "$1" "$(last_row 6)"
     ucx tcp lo tag_lat "$1" "$calls"
     note ucx_tcp_latency "$1" "$(last_row 3)"
     fabric tcp msg "$1" "$calls"
-    note libfabric_tcp "$1" "$(fabric_microseconds "$1")"
+    note libfabric_tcp "$1" "$(fabric_microseconds)"
 }
 
 connections_of() {  # connections_of COUNT: an 8-byte write on one, and on each in turn

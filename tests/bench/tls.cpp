@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -18,51 +17,19 @@
 #include <vector>
 
 #include "../loopback.hpp"
+#include "../shared_key.hpp"
 #include "bench.hpp"
 
 namespace {
 
 using bench::area_bytes;
 
-constexpr std::array<unsigned char, 32> key{1, 2, 3};
-constexpr std::array<unsigned char, 2> cipher_of_key{0x13, 0x01};  // TLS_AES_128_GCM_SHA256
-constexpr std::string_view identity = "bench";
-
-SSL_SESSION *session_of(SSL *ssl) {
-    SSL_SESSION *const session = SSL_SESSION_new();
-    if (session == nullptr || SSL_SESSION_set1_master_key(session, key.data(), key.size()) != 1 ||
-        SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, cipher_of_key.data())) != 1 ||
-        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
-        bench::die("the key's session");
-    }
-    return session;
-}
-
-int use_key(SSL *ssl, const EVP_MD *, const unsigned char **name, std::size_t *size, SSL_SESSION **session) {
-    *name = reinterpret_cast<const unsigned char *>(identity.data());
-    *size = identity.size();
-    *session = session_of(ssl);
-    return 1;
-}
-
-int find_key(SSL *ssl, const unsigned char *, std::size_t, SSL_SESSION **session) {
-    *session = session_of(ssl);
-    return 1;
-}
-
 SSL_CTX *context() {
-    static SSL_CTX *const made = [] {
-        SSL_CTX *const one = SSL_CTX_new(TLS_method());
-        if (one == nullptr || SSL_CTX_set_min_proto_version(one, TLS1_3_VERSION) != 1 ||
-            SSL_CTX_set_ciphersuites(one, "TLS_AES_128_GCM_SHA256") != 1 ||
-            SSL_CTX_set1_groups_list(one, "X25519") != 1 || SSL_CTX_set_num_tickets(one, 0) != 1) {
-            bench::die("OpenSSL");
-        }
-        SSL_CTX_set_psk_use_session_callback(one, use_key);
-        SSL_CTX_set_psk_find_session_callback(one, find_key);
-        return one;
-    }();
-    return made;
+    SSL_CTX *const one = test::context_of_one_key();
+    if (one == nullptr) {
+        bench::die("OpenSSL");
+    }
+    return one;
 }
 
 // A connection whose handshake is done. Its socket blocks.

@@ -18,13 +18,6 @@ bare=$build/bench/bench_tls
 "$build/bin/rpma" keygen bench "$work/keys" || die 'no key'
 secure() { RPMA_TLS=psk:$work/keys "$@"; }
 
-row() {  # row WHAT UNIT BAR: of the lines `ours OpenSSL` of $work/pairs
-    awk -v what="$1" -v unit="$2" -v bar="$3" -v ours="$(awk '{ print $1 }' "$work/pairs" | median)" \
-        -v base="$(awk '{ print $2 }' "$work/pairs" | median)" -v ratio="$(awk '{ print $1 / $2 }' "$work/pairs" | median)" \
-        'BEGIN { printf "%-44s %8.2f %8.2f %-5s %6.2f   %s\n", what, ours, base, unit, ratio, bar }'
-    rm "$work/pairs"
-}
-
 block=$(for size in 16384 65536 262144 1048576; do
     echo "$("$bare" bandwidth $size $((bytes / 4))) $size"
 done | sort -g | awk 'END { print $2 }')

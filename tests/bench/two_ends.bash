@@ -43,3 +43,9 @@ perftest() { both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1" "$1 127.0
 last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
 
 median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
+row() {  # row WHAT UNIT BAR: of the lines `ours baseline` of $work/pairs
+    awk -v what="$1" -v unit="$2" -v bar="$3" -v ours="$(awk '{ print $1 }' "$work/pairs" | median)" \
+        -v base="$(awk '{ print $2 }' "$work/pairs" | median)" -v ratio="$(awk '{ print $1 / $2 }' "$work/pairs" | median)" \
+        'BEGIN { printf "%-44s %8.2f %8.2f %-5s %6.2f   %s\n", what, ours, base, unit, ratio, bar }'
+    rm "$work/pairs"
+}

@@ -9,6 +9,8 @@
 
 #include <array>
 
+#include "../../shared_key.hpp"
+
 namespace test {
 
 namespace {
@@ -24,13 +26,9 @@ const unsigned char *characters(const std::string &text) {
 }
 
 SSL_SESSION *session_of(SSL *ssl) {
-    constexpr std::array<unsigned char, 2> aes_128_gcm_sha256{0x13, 0x01};
     const std::string &key = habits_of(ssl).key;
-    SSL_SESSION *const session = SSL_SESSION_new();
+    SSL_SESSION *const session = session_of_key(ssl, {characters(key), key.size()});
     assert_non_null(session);
-    assert_int_equal(SSL_SESSION_set1_master_key(session, characters(key), key.size()), 1);
-    assert_int_equal(SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, aes_128_gcm_sha256.data())), 1);
-    assert_int_equal(SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION), 1);
     return session;
 }
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tests' and the benchmarks' own ends of TLS 1.3, with a key that both ends have (an external PSK).
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include <array>
+#include <span>
+
+namespace test {
+
+// Returns OpenSSL's session for the key; nullptr when OpenSSL cannot make it.
+[[nodiscard]] inline SSL_SESSION *session_of_key(SSL *ssl, std::span<const unsigned char> key) {
+    constexpr std::array<unsigned char, 2> aes_128_gcm_sha256{0x13, 0x01};
+    SSL_SESSION *const session = SSL_SESSION_new();
+    if (session != nullptr && SSL_SESSION_set1_master_key(session, key.data(), key.size()) == 1 &&
+        SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, aes_128_gcm_sha256.data())) == 1 &&
+        SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+        return session;
+    }
+    SSL_SESSION_free(session);
+    return nullptr;
+}
+
+// Returns the context of ends that all have the same identity and key; nullptr when OpenSSL cannot make it.
+// It lasts as long as the process.
+[[nodiscard]] inline SSL_CTX *context_of_one_key() {
+    static constexpr std::array<unsigned char, 32> key{1, 2, 3};
+    static constexpr std::array<unsigned char, 1> identity{'t'};
+    static SSL_CTX *const made = []() -> SSL_CTX * {
+        SSL_CTX *const one = SSL_CTX_new(TLS_method());
+        if (one == nullptr || SSL_CTX_set_min_proto_version(one, TLS1_3_VERSION) != 1 ||
+            SSL_CTX_set_ciphersuites(one, "TLS_AES_128_GCM_SHA256") != 1 ||
+            SSL_CTX_set1_groups_list(one, "X25519") != 1 || SSL_CTX_set_num_tickets(one, 0) != 1) {
+            SSL_CTX_free(one);
+            return nullptr;
+        }
+        SSL_CTX_set_psk_use_session_callback(one, [](SSL *ssl, const EVP_MD *, const unsigned char **name,
+                                                     std::size_t *size, SSL_SESSION **session) {
+            *name = identity.data();
+            *size = identity.size();
+            *session = session_of_key(ssl, key);
+            return *session != nullptr ? 1 : 0;
+        });
+        SSL_CTX_set_psk_find_session_callback(
+            one, [](SSL *ssl, const unsigned char *, std::size_t, SSL_SESSION **session) {
+                *session = session_of_key(ssl, key);
+                return *session != nullptr ? 1 : 0;
+            });
+        return one;
+    }();
+    return made;
+}
+
+}  // namespace test
