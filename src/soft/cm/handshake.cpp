@@ -30,7 +30,7 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::u
       delayed_{delay.count() != 0} {
     if (tls_is_required()) {
         tls_ = std::make_unique<TlsStart>(
-            role == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, *link_);
+            role == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, *link_, peer_);
     }
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
@@ -177,15 +177,23 @@ bool Handshake::secure() {
             case TlsStart::State::Done:
                 break;
         }
-        BASE_LOG_PEER(Info, "TLS with %s: the key of identity %s", tcp::text_of(peer_).c_str(),
+        BASE_LOG_PEER(Info, "TLS with %s: %s %s", tcp::text_of(peer_).c_str(), tls_->words(),
                       tls_->identity().c_str());
         link_ = tls_->secured(std::move(link_));
     } catch (const std::bad_alloc &) {
         fail(ENOMEM, "out of memory");
         return false;
     }
-    tls_.reset();
+    shaken_ = std::move(tls_);
     return role_ == Role::Responder || send_request();
+}
+
+void Handshake::fail_to_receive(int error) {
+    if (const auto tls = std::move(shaken_); tls != nullptr && tls->is_refused(*link_)) {
+        fail(tls->error(), tls->text());
+    } else {
+        fail(error, std::strerror(error));
+    }
 }
 
 // It reads not a byte more, because the bytes after the frame belong to the queue pair.
@@ -206,7 +214,7 @@ bool Handshake::read_up_to(std::size_t bytes) {
         if (got.state == Link::Received::State::Ended) {
             fail(ECONNRESET, "closed before the end of the MPA start-up frame");
         } else if (got.state == Link::Received::State::Failed) {
-            fail(got.error, std::strerror(got.error));
+            fail_to_receive(got.error);
         }
         return false;
     }

@@ -70,6 +70,7 @@ private:
     [[nodiscard]] bool secure();
     [[nodiscard]] const char *missing() const;
     void fail(int error, const char *text);
+    void fail_to_receive(int error);
     // Returns true when the first `bytes` of the frame have come.
     [[nodiscard]] bool read_up_to(std::size_t bytes);
 
@@ -82,6 +83,7 @@ private:
     bool delayed_;
     std::size_t last_look_ = SIZE_MAX;  // the bytes of the frame at the last look behind the deadline
     std::unique_ptr<TlsStart> tls_;     // until the link is secure
+    std::unique_ptr<TlsStart> shaken_;  // from then on
     std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
     std::size_t request_bytes_ = 0;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};

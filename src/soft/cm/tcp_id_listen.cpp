@@ -44,6 +44,9 @@ base::Result<void> TcpId::listen(int backlog) {
     if (state_.load() != State::Bound) {
         return base::failure(EINVAL);
     }
+    if (auto ready = TlsProof::ready_to_listen(); !ready) {
+        return ready;
+    }
     const int length =
         std::clamp(backlog > 0 ? backlog : limits::default_listen_backlog, 1, limits::max_listen_backlog);
     if (auto listening = tcp::listen(socket_.get(), length); !listening) {

@@ -19,6 +19,7 @@
 #include "soft/ground/faults.hpp"
 #include "soft/ground/interfaces.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/ground/tls_certificates.hpp"
 #include "soft/ground/tls_keys.hpp"
 
 namespace soft {
@@ -158,14 +159,17 @@ std::vector<tcp::Address> addresses_of(const Device &device) {
 
 namespace {
 
-// Checks the file that RPMA_TLS names, so that a program learns at its beginning that no connection would be
-// made. Each connection reads it again.
-base::Result<void> check_keys() {
-    const std::string &file = *tls_of_environment();
-    if (!file.empty()) {
-        if (const auto keys = TlsKeys::read(file.c_str()); !keys) {
+// Checks the files that RPMA_TLS names, so that a program learns at its beginning that no connection would be
+// made. Connections read them again.
+base::Result<void> check_tls_files() {
+    const TlsAsked &asked = *tls_of_environment();
+    if (asked.how == TlsAsked::How::Keys) {
+        if (const auto keys = TlsKeys::read(asked.file.c_str()); !keys) {
             return std::unexpected{keys.error()};
         }
+    } else if (asked.how == TlsAsked::How::Certificates) {
+        const auto certificates = TlsCertificates::read(asked.file.c_str());
+        return certificates ? certificates->check_files() : std::unexpected{certificates.error()};
     }
     return {};
 }
@@ -179,7 +183,7 @@ base::Result<ibv_context *> context_of(Device &device) {
     }
     const base::Lock lock{registry_lock};
     if (!device.context) {
-        if (const auto checked = check_keys(); !checked) {
+        if (const auto checked = check_tls_files(); !checked) {
             return std::unexpected{checked.error()};
         }
         auto made = std::make_unique<Context>();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -46,26 +47,42 @@ namespace soft {
     return once;
 }
 
-// Returns the file of keys that this value of RPMA_TLS names, nullptr when it is not set; without a name
-// there is no TLS. Fails with EINVAL, and logs it, when the value is not valid. A program may go to another
-// folder before a connection reads the file, so the name begins with a slash.
-[[nodiscard]] inline base::Result<std::string> tls_asked_for(const char *value) {
+// What RPMA_TLS asks for.
+struct TlsAsked {
+    enum class How : std::uint8_t { Not, Keys, Certificates };
+    How how = How::Not;
+    std::string file;  // of keys (psk:FILE), or one that names certificates (x509:FILE)
+};
+
+// Returns the meaning of this value of RPMA_TLS, nullptr when it is not set; without a name there is no TLS.
+// Fails with EINVAL, and logs it, when the value is not valid. A program may go to another folder before a
+// connection reads the file, so the name begins with a slash.
+[[nodiscard]] inline base::Result<TlsAsked> tls_asked_for(const char *value) {
     constexpr std::string_view keys = "psk:";
+    constexpr std::string_view certificates = "x509:";
     const std::string_view word{value != nullptr ? value : ""};
-    if (!word.empty() && !word.starts_with("psk:/")) {
-        BASE_LOG(Error,
-                 "RPMA_TLS is \"%s\", expected psk:FILE, with the whole path of FILE: no device is opened",
-                 value);
-        return base::failure(EINVAL);
+    if (word.empty()) {
+        return TlsAsked{};
     }
-    return std::string{word.empty() ? word : word.substr(keys.size())};
+    if (word.starts_with("psk:/")) {
+        return TlsAsked{.how = TlsAsked::How::Keys, .file = std::string{word.substr(keys.size())}};
+    }
+    if (word.starts_with("x509:/")) {
+        return TlsAsked{.how = TlsAsked::How::Certificates,
+                        .file = std::string{word.substr(certificates.size())}};
+    }
+    BASE_LOG(Error,
+             "RPMA_TLS is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE: no device is "
+             "opened",
+             value);
+    return base::failure(EINVAL);
 }
 
 // Returns the meaning of RPMA_TLS at the first call. After a failure no device opens. A process with raised
 // privileges does not heed the variable; it opens no device either, because whoever set the variable expects
 // TLS.
-[[nodiscard]] inline const base::Result<std::string> &tls_of_environment() {
-    static const base::Result<std::string> once = []() -> base::Result<std::string> {
+[[nodiscard]] inline const base::Result<TlsAsked> &tls_of_environment() {
+    static const base::Result<TlsAsked> once = []() -> base::Result<TlsAsked> {
         const char *const value = secure_getenv("RPMA_TLS");
         if (const char *const any = getenv("RPMA_TLS"); value == nullptr && any != nullptr && *any != '\0') {
             BASE_LOG(Error, "RPMA_TLS is set, and this process has raised privileges: no device is opened");
@@ -78,8 +95,8 @@ namespace soft {
 
 // Returns whether connections use TLS and nothing else.
 [[nodiscard]] inline bool tls_is_required() {
-    const auto &file = tls_of_environment();
-    return !file || !file->empty();
+    const auto &asked = tls_of_environment();
+    return !asked || asked->how != TlsAsked::How::Not;
 }
 
 }  // namespace soft

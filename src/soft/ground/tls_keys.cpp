@@ -2,63 +2,19 @@
 // soft/ground/tls_keys: see the header.
 #include "soft/ground/tls_keys.hpp"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <unordered_set>
 
-#include "base/fd.hpp"
 #include "base/log.hpp"
+#include "soft/ground/tls_file.hpp"
 
 namespace soft {
 
 namespace {
-
-constexpr std::size_t most_file_bytes = std::size_t{1} << 20;
-
-// Overwrites the characters when it ends, because they are keys.
-struct SecretText {
-    SecretText() = default;
-    SecretText(const SecretText &) = delete;
-    SecretText &operator=(const SecretText &) = delete;
-    ~SecretText() { explicit_bzero(text.data(), text.size()); }
-
-    std::string text;
-};
-
-// Returns why the open file may not be used, or nothing.
-base::Result<void> allowed(const char *file, const struct stat &found) {
-    if (!S_ISREG(found.st_mode)) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s is not a file: no connection is made", file);
-        return base::failure(EINVAL);
-    }
-    if (found.st_uid != 0 && found.st_uid != geteuid()) {
-        BASE_LOG_PEER(Error,
-                      "RPMA_TLS: %s belongs to user %u, not to this one or root: no connection is made", file,
-                      found.st_uid);
-        return base::failure(EACCES);
-    }
-    if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        BASE_LOG_PEER(
-            Error,
-            "RPMA_TLS: others than its owner may use %s (mode %04o): no connection is made until you "
-            "chmod 600 it",
-            file, found.st_mode & 07777U);
-        return base::failure(EACCES);
-    }
-    if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) > most_file_bytes) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s has more than %zu bytes: no connection is made", file,
-                      most_file_bytes);
-        return base::failure(EINVAL);
-    }
-    return {};
-}
 
 bool is_identity(std::string_view text) {
     return !text.empty() && text.size() <= TlsKeys::most_identity_bytes &&
@@ -81,47 +37,22 @@ bool read_key(std::string_view digits, std::vector<unsigned char> &bytes) {
     return true;
 }
 
-std::string_view without_blanks(std::string_view text) {
-    constexpr std::string_view blanks = " \t\r";
-    const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
-    const std::size_t last = text.find_last_not_of(blanks);
-    return last == std::string_view::npos ? std::string_view{} : text.substr(begin, last + 1 - begin);
-}
-
 }  // namespace
 
 base::Result<TlsKeys> TlsKeys::read(const char *file) {
-    const base::Fd opened{open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
-    struct stat found{};
-    if (!opened || fstat(opened.get(), &found) != 0) {
-        const auto failed = base::last_failure();
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s: %s: no connection is made", file,
-                      std::strerror(failed.error().number));
-        return failed;
-    }
-    if (const auto may = allowed(file, found); !may) {
-        return std::unexpected{may.error()};
-    }
     SecretText all;
-    all.text.resize(static_cast<std::size_t>(found.st_size));
-    const ssize_t count = ::read(opened.get(), all.text.data(), all.text.size());
-    if (count < 0) {
-        const auto failed = base::last_failure();
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s: %s: no connection is made", file,
-                      std::strerror(failed.error().number));
-        return failed;
+    if (const auto got = read_tls_file(file, Readers::Owner, all); !got) {
+        return std::unexpected{got.error()};
     }
-    return parse(file, std::string_view{all.text}.substr(0, static_cast<std::size_t>(count)));
+    return parse(file, all.text);
 }
 
 base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
     TlsKeys keys;
     std::unordered_set<std::string_view> known;  // a file may have very many lines
     for (unsigned number = 1; !text.empty(); ++number) {
-        const std::size_t end = std::min(text.find('\n'), text.size());
-        const std::string_view line = without_blanks(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (line.empty() || line.starts_with('#')) {
+        const std::string_view line = take_line(text);
+        if (line.empty()) {
             continue;
         }
         const std::string_view identity = line.substr(0, line.find(':'));

@@ -9,6 +9,7 @@
 
 #include "base/parts.hpp"
 #include "persist/guard.hpp"
+#include "soft/link/openssl.hpp"
 
 namespace soft {
 
@@ -213,6 +214,12 @@ int TlsLink::failure() {
         return session_->error();
     }
     return failure_told_ ? 0 : below_->failure();
+}
+
+std::optional<int> TlsLink::alert() const {
+    const base::Lock lock{mutex_};
+    const int alert = session_->reason() - SSL_AD_REASON_OFFSET;
+    return alert >= 0 ? std::optional{alert} : std::nullopt;
 }
 
 }  // namespace soft

@@ -20,7 +20,7 @@ namespace soft {
 
 class TlsLink final : public Link {
 public:
-    // `session` is over `below`, and its handshake is done with the key of that identity.
+    // `session` is over `below`, and its handshake is done with a client of that identity.
     TlsLink(std::unique_ptr<Link> below, std::unique_ptr<TlsSession> session, std::string identity);
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override EXCLUDES(mutex_);
@@ -41,6 +41,7 @@ public:
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return below_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
     [[nodiscard]] std::string_view identity() const override { return identity_; }
+    [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
     [[nodiscard]] const char *name() const override { return "tls"; }
     [[nodiscard]] std::size_t max_segment() const override { return below_->max_segment(); }
 

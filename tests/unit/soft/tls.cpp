@@ -9,23 +9,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdarg>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 
-#include "base/log.hpp"
-
-// These come last, because they assert.
-#include "device.hpp"
-#include "tls_peer.hpp"
+// This comes last, because it asserts.
+#include "tls_ends.hpp"
 
 namespace {
 
 using namespace soft::wire;
 using test::Bytes;
 using test::Ends;
+using test::expect_line;
+using test::expect_refused_client;
+using test::expect_refused_server;
 using test::TlsHabits;
 using test::TlsPeer;
 
@@ -34,20 +32,6 @@ constexpr const char *key_of_one =
 constexpr const char *key_of_two = "two:ffffffffffffffffffffffffffffffff\n";
 
 std::filesystem::path keys;
-
-std::mutex log_mutex;
-std::string lines;
-
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is the device's.
-void keep(int, const char *, int, const char *, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    const std::lock_guard lock{log_mutex};
-    lines += text;
-}
 
 void write_keys(std::string_view text, mode_t mode = 0600) {
     std::filesystem::remove(keys);
@@ -62,41 +46,9 @@ void write_keys(std::string_view text, mode_t mode = 0600) {
 struct TlsEnds : Ends {
     TlsEnds() {
         write_keys(std::string{key_of_one} + key_of_two);
-        base::set_log_sink(keep);
-        base::log_threshold.store(static_cast<int>(base::LogLevel::Info));
-        const std::lock_guard lock{log_mutex};
-        lines.clear();
+        test::KeptLog::begin();
     }
 };
-
-// Waits for a line of log, which another thread may write.
-void expect_line(test::Device &device, std::string_view text) {
-    const auto is_there = [text] {
-        const std::lock_guard lock{log_mutex};
-        return lines.contains(text);
-    };
-    device.work_until(is_there);
-}
-
-// Waits until the device refuses the client, and checks that the program does not hear of it.
-void expect_refused_client(Ends &ends, const TlsHabits &habits, std::string_view line) {
-    ends.peer.connect(ends.device.port());
-    TlsPeer client{ends.peer, true, habits};
-    assert_true(!client.shake() || client.is_refused());
-    expect_line(ends.device, line);
-    assert_false(ends.device.has_event());
-}
-
-// Has the device connect to a server that refuses it, or that it refuses.
-void expect_refused_server(Ends &ends, const TlsHabits &habits, int error, std::string_view line) {
-    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
-    ends.peer.accept();
-    TlsPeer server{ends.peer, false, habits};
-    (void)server.shake();
-    const auto failed = ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id);
-    assert_int_equal(failed.status, -error);
-    expect_line(ends.device, line);
-}
 
 // ---- the right key ----
 
@@ -144,8 +96,7 @@ void a_server_with_the_key_is_spoken_to(TlsEnds &ends) {
     (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, id);
     assert_string_equal(softrdma_identity(id), "one");
     // The program has chosen TLS, so no line of log says of each connection that it stays on TCP.
-    const std::lock_guard lock{log_mutex};
-    assert_false(lines.contains("stays on TCP"));
+    assert_false(test::KeptLog::contains("stays on TCP"));
 }
 
 // An identity that is taken out of the file gets no further connection.
@@ -215,8 +166,7 @@ void a_client_that_names_no_key_costs_no_file(TlsEnds &ends) {
     TlsPeer client{silent, true, {.no_key = true}};
     assert_true(!client.shake() || client.is_refused());
     expect_line(ends.device, "the client names no key");
-    const std::lock_guard lock{log_mutex};
-    assert_false(lines.contains("No such file"));
+    assert_false(test::KeptLog::contains("No such file"));
 }
 
 // ---- many identities ----

@@ -98,20 +98,24 @@ void a_file_is_its_owners_alone(void **) {
 void the_variable_names_a_whole_path(void **) {
     test::keep_log(base::LogLevel::Error);
     for (const char *const wrong :
-         {"psk", "psk:", "psk:keys", "/etc/keys", "tls:/etc/keys", "off", " psk:/a"}) {
+         {"psk", "psk:", "psk:keys", "/etc/keys", "tls:/etc/keys", "off", " psk:/a", "x509", "x509:",
+          "x509:certificates"}) {
         const auto asked = soft::tls_asked_for(wrong);
         assert_false(asked.has_value());
         assert_int_equal(asked.error().number, EINVAL);
-        assert_true(test::logged.contains("expected psk:FILE"));
+        assert_true(test::logged.contains("expected psk:FILE or x509:FILE"));
     }
     test::end_log();
     for (const char *const none : {static_cast<const char *>(nullptr), ""}) {
         const auto asked = soft::tls_asked_for(none);
-        assert_true(asked.has_value() && asked->empty());
+        assert_true(asked.has_value() && asked->how == soft::TlsAsked::How::Not);
     }
     const auto asked = soft::tls_asked_for("psk:/etc/rpma/keys");
-    assert_true(asked.has_value());
-    assert_string_equal(asked->c_str(), "/etc/rpma/keys");
+    assert_true(asked.has_value() && asked->how == soft::TlsAsked::How::Keys);
+    assert_string_equal(asked->file.c_str(), "/etc/rpma/keys");
+    const auto certificates = soft::tls_asked_for("x509:/etc/rpma/x509");
+    assert_true(certificates.has_value() && certificates->how == soft::TlsAsked::How::Certificates);
+    assert_string_equal(certificates->file.c_str(), "/etc/rpma/x509");
 }
 
 }  // namespace

@@ -70,7 +70,9 @@ TlsPeer::TlsPeer(const Peer &peer, bool client, const TlsHabits &habits)
     if (habits_.old_version) {
         assert_int_equal(SSL_CTX_set_max_proto_version(context_, TLS1_2_VERSION), 1);
     }
-    if (habits_.no_key) {
+    if (habits_.certify) {
+        habits_.certify(context_);
+    } else if (habits_.no_key) {
         certify(context_);
     } else {
         SSL_CTX_set_psk_use_session_callback(context_, use_key);
@@ -100,6 +102,16 @@ bool TlsPeer::shake() {
 bool TlsPeer::is_refused() {
     std::array<std::byte, 1> byte{};
     return SSL_read(ssl_, byte.data(), byte.size()) <= 0;
+}
+
+std::string TlsPeer::name_of_peer() const {
+    X509 *const shown = SSL_get1_peer_certificate(ssl_);
+    assert_non_null(shown);
+    std::array<char, 64> name{};
+    assert_true(X509_NAME_get_text_by_NID(X509_get_subject_name(shown), NID_commonName, name.data(),
+                                          static_cast<int>(name.size())) > 0);
+    X509_free(shown);
+    return name.data();
 }
 
 void TlsPeer::end() {

@@ -5,6 +5,7 @@
 
 #include <openssl/types.h>
 
+#include <functional>
 #include <string>
 
 // This comes last, because it asserts.
@@ -18,6 +19,8 @@ struct TlsHabits {
     std::string key = "0123456789abcdef";
     bool old_version = false;  // TLS 1.2, and nothing newer
     bool no_key = false;       // as a client it names no key, as a server it has a certificate
+    // Gives OpenSSL's context certificates in place of all that.
+    std::function<void(SSL_CTX *)> certify = {};
 };
 
 class TlsPeer {
@@ -31,6 +34,8 @@ public:
     [[nodiscard]] bool shake();
     // Receives an alert or the end. Returns whether no byte came before it.
     [[nodiscard]] bool is_refused();
+    // Returns the name of the subject of the certificate that the other side has shown.
+    [[nodiscard]] std::string name_of_peer() const;
     // Sends the end of TLS.
     void end();
     void send(std::span<const std::byte> bytes);
