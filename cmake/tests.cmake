@@ -35,6 +35,10 @@ set(RPMA_TEST_KEYS ${CMAKE_BINARY_DIR}/tests/keys)
 file(WRITE ${RPMA_TEST_KEYS} "# The tests' own.\ntest:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n")
 file(CHMOD ${RPMA_TEST_KEYS} PERMISSIONS OWNER_READ OWNER_WRITE)
 
+# Certificates for the same: RPMA_TLS=x509:${RPMA_TEST_CERTIFICATES}. The test `certificates` makes them, and tests that
+# use them have FIXTURES_REQUIRED certificates.
+set(RPMA_TEST_CERTIFICATES ${CMAKE_BINARY_DIR}/tests/certificates/test)
+
 # rpma_test(NAME name LABEL label... SOURCES file... [LINK target...] [ARGUMENTS argument...] [TIMEOUT seconds]
 #           [RUN_SERIAL] [ENVIRONMENT name=value...])
 # One cmocka program: target test_NAME, in build/tests, registered with ctest as NAME. LINK names what is under test:

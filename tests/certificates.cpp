@@ -85,7 +85,10 @@ Issued issue(const CertificateWish &wish, const Issued *issuer) {
 }
 
 Issued make_authority(const std::string &name, const Issued *issuer) {
-    return issue({.name = name, .others = "", .purposes = "", .constraints = "critical,CA:TRUE"}, issuer);
+    constexpr long ten_years = 315'360'000;
+    return issue(
+        {.name = name, .others = "", .purposes = "", .constraints = "critical,CA:TRUE", .ends = ten_years},
+        issuer);
 }
 
 RevocationsPointer revoke(const Issued &issuer, const std::vector<const X509 *> &revoked) {
@@ -131,9 +134,8 @@ Issued read_issued(const std::filesystem::path &certificate, const std::filesyst
     const File first{std::fopen(certificate.c_str(), "re")};
     const File second{std::fopen(key.c_str(), "re")};
     require(first != nullptr && second != nullptr, certificate.c_str());
-    Issued issued{
-        .certificate = CertificatePointer{PEM_read_X509(first.get(), nullptr, nullptr, nullptr)},
-        .key = KeyPointer{PEM_read_PrivateKey(second.get(), nullptr, nullptr, nullptr)}};
+    Issued issued{.certificate = CertificatePointer{PEM_read_X509(first.get(), nullptr, nullptr, nullptr)},
+                  .key = KeyPointer{PEM_read_PrivateKey(second.get(), nullptr, nullptr, nullptr)}};
     require(issued.certificate != nullptr && issued.key != nullptr, certificate.c_str());
     return issued;
 }

@@ -23,11 +23,11 @@ using RevocationsPointer = std::unique_ptr<X509_CRL, CertificateFree>;
 
 // What a certificate says.
 struct CertificateWish {
-    std::string name = "peer";                                           // of its subject
-    std::string others = "DNS:peer,IP:127.0.0.1,IP:::1";                 // subjectAltName; empty: none
-    std::string purposes = "clientAuth,serverAuth";                      // extendedKeyUsage; empty: none
-    std::string constraints = "critical,CA:FALSE";                       // basicConstraints
-    long begins = -3600;                                                 // in seconds from now
+    std::string name = "peer";                            // of its subject
+    std::string others = "DNS:peer,IP:127.0.0.1,IP:::1";  // subjectAltName; empty: none
+    std::string purposes = "clientAuth,serverAuth";       // extendedKeyUsage; empty: none
+    std::string constraints = "critical,CA:FALSE";        // basicConstraints
+    long begins = -3600;                                  // in seconds from now
     long ends = 3600;
 };
 

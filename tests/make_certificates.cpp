@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Makes certificates for tests of whole programs: `test_certificates FOLDER NAME[=KIND]...`. Each NAME becomes
-// a file of RPMA_TLS=x509:FOLDER/NAME, issued by the CA FOLDER/ca.pem, which is made when it is not there. A
-// kind is expired, early, client (for clients only), server, nameless, elsewhere (for another address), self
-// (signed by itself) or foreign (of another CA).
+// Makes certificates for tests of whole programs: `test_certificates FOLDER NAME[=KIND]...`. Each NAME
+// becomes a file of RPMA_TLS=x509:FOLDER/NAME, issued by the CA FOLDER/ca.pem, which is made when it is not
+// there. A kind is expired, early, client (for clients only), server, nameless, elsewhere (for another
+// address), self (signed by itself) or foreign (of another CA).
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -60,7 +61,7 @@ int main(int count, char **words) {
         const std::string_view word{words[place]};
         const std::string name{word.substr(0, word.find('='))};
         const std::string_view kind = word.substr(std::min(name.size() + 1, word.size()));
-        CertificateWish wish{.name = name, .others = "DNS:" + name + ",IP:127.0.0.1,IP:::1"};
+        CertificateWish wish{.name = name, .others = "DNS:" + name + ",IP:127.0.0.1,IP:::1", .ends = 86400};
         if (!change(wish, kind)) {
             (void)std::fprintf(stderr, "test_certificates: no kind %s\n", words[place]);
             return 2;

@@ -242,7 +242,9 @@ void add_check(CLI::App &app, Command &chosen) {
         ->add_flag("--use-other-slot", options->use_other_slot,
                    "Commit the other content when the committed one is damaged")
         ->needs(pool);
-    add_psk(*command)->excludes(pool);
+    for (CLI::Option *const option : add_tls(*command)) {
+        option->excludes(pool);
+    }
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options, peer, &chosen] {
         if (options->pool.empty() && peer->address.empty()) {

@@ -56,8 +56,8 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
                                 probed.mpa_revision.value_or(0))};
         case Found::Tls:
             return {"tls", false,
-                    "it speaks TLS; with --psk FILE this command tells whether it is rpma serve, with a key "
-                    "of the file"};
+                    "it speaks TLS; with --psk FILE or --x509 FILE this command tells whether it is rpma "
+                    "serve"};
         case Found::SpeaksFirst:
             return {"tcp", false,
                     fmt::format("plain TCP: it speaks first, \"{}\"; --at-once tells whether it takes RDMA "
@@ -122,7 +122,7 @@ Outcome<> check_over_tls(const PeerOptions &options, const Address &address) {
     summary.add_json("command", "check");
     summary.add("address", options.address);
     summary.add("speaks", "rpma");
-    summary.add("tls", true, "TLS 1.3, with a key of both ends");
+    summary.add("tls", true, "TLS 1.3, and both ends have authenticated each other");
     summary.add_json("good", true);
     summary.add("verdict",
                 fmt::format("rpma serve, of version {}, over TLS: rpma push and pull work", offer.version));

@@ -3,6 +3,7 @@
 // command line that names the subcommand stores its function in `chosen`.
 #pragma once
 
+#include <array>
 #include <functional>
 
 #include "cli/failure.hpp"
@@ -19,9 +20,9 @@ using Command = std::function<Outcome<>()>;
 // Describes the address in the help of a client's commands.
 inline constexpr const char *where_served = "Where rpma serve listens; the default port is 7204";
 
-// Adds --psk FILE to a command that makes connections: they use TLS with the keys of that file, as with
-// RPMA_TLS=psk:FILE, over which the option prevails.
-CLI::Option *add_psk(CLI::App &command);
+// Adds --psk FILE and --x509 FILE to a command that makes connections: they use TLS with the keys of that
+// file, or with the certificates that it names, as with RPMA_TLS, over which the options prevail.
+std::array<CLI::Option *, 2> add_tls(CLI::App &command);
 // Returns whether the connections of this process use TLS.
 [[nodiscard]] bool uses_tls();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/keys: the keys of TLS: `rpma keygen` makes one, and --psk FILE has a command use those of a file. The
-// soft device reads the file, whose form softrdma(7) describes.
+// cli/keys: the keys of TLS: `rpma keygen` makes one, and --psk FILE has a command use those of a file, or
+// --x509 FILE certificates. The soft device reads the file, whose form softrdma(7) describes.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
@@ -125,18 +125,25 @@ Outcome<> keygen(const KeyOptions &options) {
 
 }  // namespace
 
-CLI::Option *add_psk(CLI::App &command) {
+std::array<CLI::Option *, 2> add_tls(CLI::App &command) {
     // The device reads the variable when it opens, which no command does before the whole line is parsed.
-    const auto use = [](const std::string &file) {
-        setenv("RPMA_TLS", fmt::format("psk:{}", std::filesystem::absolute(file).string()).c_str(), 1);
+    const auto add = [&command](const std::string &name, const char *what, const char *meaning) {
+        const auto use = [name](const std::string &file) {
+            const auto path = std::filesystem::absolute(file);
+            setenv("RPMA_TLS", fmt::format("{}:{}", name, path.string()).c_str(), 1);
+        };
+        return command.add_option_function<std::string>("--" + name, use, meaning)
+            ->type_name("FILE")
+            ->check([what](const std::string &file) {
+                return file.empty() ? fmt::format("expected a file of {}", what) : std::string{};
+            });
     };
-    return command
-        .add_option_function<std::string>(
-            "--psk", use, "Connect over TLS 1.3 alone, with the keys of this file (RPMA_TLS=psk:FILE)")
-        ->type_name("FILE")
-        ->check([](const std::string &file) {
-            return file.empty() ? std::string{"expected a file of keys"} : std::string{};
-        });
+    CLI::Option *const keys =
+        add("psk", "keys", "Connect over TLS 1.3 alone, with the keys of this file (RPMA_TLS=psk:FILE)");
+    CLI::Option *const certificates =
+        add("x509", "certificates",
+            "Connect over TLS 1.3 alone, with the certificates that this file names (RPMA_TLS=x509:FILE)");
+    return {keys, certificates->excludes(keys)};
 }
 
 bool uses_tls() {

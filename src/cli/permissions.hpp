@@ -43,8 +43,8 @@ public:
             return {};
         }
         const char *const what = mode == Mode::Pull ? "pull" : mode == Mode::Push ? "push" : "measure";
-        return identity.empty() ? fmt::format("a client without a key may not {} (--allow)", what)
-                                : fmt::format("the key identity {} may not {} (--allow)", identity, what);
+        return identity.empty() ? fmt::format("a client without an identity may not {} (--allow)", what)
+                                : fmt::format("the identity {} may not {} (--allow)", identity, what);
     }
 
 private:

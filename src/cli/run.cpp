@@ -107,7 +107,7 @@ void add_run(CLI::App &app, Command &chosen) {
         ->type_name("KIND")
         ->check(CLI::IsMember({"auto", "soft", "kernel"}))
         ->needs(sockets);
-    add_psk(*command);
+    add_tls(*command);
     command
         ->add_flag("--stats", options->stats,
                    "At the program's end, report on standard error which connections --sockets carried")

@@ -177,8 +177,9 @@ Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server 
 // Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
 Outcome<Permissions> permissions_of(const ServeOptions &options) {
     if (!options.allow.empty() && !uses_tls()) {
-        return failed(Exit::Usage,
-                      "--allow: expected --psk FILE too: a client without a key has no identity");
+        return failed(
+            Exit::Usage,
+            "--allow: expected --psk FILE or --x509 FILE too: a client without TLS has no identity");
     }
     return Permissions::parse(options.allow);
 }
@@ -226,8 +227,9 @@ void add_serve(CLI::App &app, Command &chosen) {
     CLI::App *command =
         app.add_subcommand("serve", "Create or open a pool file, and serve it to push and pull");
     command->footer(
-        "Without --psk there is no authentication and no encryption: any program that reaches the address "
-        "can read and replace the content. --psk lets in those alone that have a key (rpma keygen).\n"
+        "Without --psk or --x509 there is no authentication and no encryption: any program that reaches the "
+        "address can read and replace the content. --psk lets in those alone that have a key (rpma keygen), "
+        "--x509 those that have a certificate.\n"
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
@@ -256,11 +258,11 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->type_name("SECONDS")
         ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
         ->capture_default_str();
-    add_psk(*command);
+    add_tls(*command);
     command
         ->add_option("--allow", options->allow,
-                     "What clients may do: push=IDENTITY or pull=IDENTITY of a key of --psk, several with "
-                     "commas or again; without it each may do both")
+                     "What clients may do: push=IDENTITY or pull=IDENTITY of a key or a certificate, several "
+                     "with commas or again; without it each may do both")
         ->type_name("LIST")
         ->delimiter(',')
         ->take_all();

@@ -74,7 +74,7 @@ void add_status(CLI::App &app, Command &chosen) {
                      "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
-    add_psk(*command);
+    add_tls(*command);
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options, &chosen] { chosen = [options] { return status(*options); }; });
 }

@@ -33,7 +33,7 @@ inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, 
                      "Give up after this many seconds without an answer")
         ->check(number_between(0.1, 3600), "0.1 to 3600")
         ->capture_default_str();
-    add_psk(*command);
+    add_tls(*command);
     command->add_flag("--json", options->json, "Print the summary as JSON");
     command->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
     return command;

@@ -68,8 +68,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
                 "another word is refused");
         require(through_memory.value_or(value != "off") == (value != "off"), "only off asks for TCP");
         const auto tls = soft::tls_asked_for(value.c_str());
-        require(tls.has_value() == (value.empty() || value.starts_with("psk:/") || value.starts_with("x509:/")),
-                "another word is refused");
+        require(
+            tls.has_value() == (value.empty() || value.starts_with("psk:/") || value.starts_with("x509:/")),
+            "another word is refused");
         require(!tls || (tls->how == soft::TlsAsked::How::Not) == value.empty(),
                 "only an empty value asks for no TLS");
         require(!tls || value.ends_with(tls->file), "the file is the end of the value");

@@ -17,8 +17,8 @@ start_server pool 3M --psk keys --allow push=writer,pull=reader --allow pull=oth
 asks_in_vain() {
     local key=$1 verb=$2
     shift 2
-    refused_with 6 "refused: the key identity $key may not $verb (--allow)" "$rpma" "$@" --psk "$key"
-    grep -q "refused a client from 127.0.0.1: the key identity $key may not $verb (--allow)" server.err ||
+    refused_with 6 "refused: the identity $key may not $verb (--allow)" "$rpma" "$@" --psk "$key"
+    grep -q "refused a client from 127.0.0.1: the identity $key may not $verb (--allow)" server.err ||
         die "the server does not say that $key may not $verb"
 }
 
@@ -44,7 +44,7 @@ stop_server
 start_server pool 3M --psk keys
 bounded "$rpma" push --psk reader content "$address" >stdout 2>stderr || die "push without --allow"
 stop_server
-refused_with 2 '--allow: expected --psk FILE too' "$rpma" serve --pool pool --allow push=writer
+refused_with 2 '--allow: expected --psk FILE or --x509 FILE too' "$rpma" serve --pool pool --allow push=writer
 refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow ''
 for bad in push pull= =writer read=writer; do
     refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow "push=writer,$bad"

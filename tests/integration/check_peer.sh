@@ -44,7 +44,7 @@ refused_with 6 'plain TCP: it closes the connection' "$rpma" check "127.0.0.1:$p
 # A server with keys speaks TLS alone. Without a key the command tells that much.
 "$rpma" keygen host keys || die "keygen"
 start_server tls.pool 1M --psk keys
-refused_with 6 'it speaks TLS; with --psk FILE' "$rpma" check "$address"
+refused_with 6 'it speaks TLS; with --psk FILE or --x509 FILE' "$rpma" check "$address"
 grep -q '^speaks *tls$' stdout || die "$(cat stdout)"
 bounded "$rpma" check "$address" --psk keys >stdout 2>stderr || die "check --psk: $?"
 grep -q '^tls *TLS 1.3' stdout || die "$(cat stdout)"

@@ -29,8 +29,7 @@ struct CertificateProof::Callbacks {
     static int use(SSL *ssl, void *) {
         CertificateProof &proof = of(ssl);
         try {
-            return proof.read_own() &&
-                           OpenSsl::found().SSL_set_SSL_CTX(ssl, proof.own_->context()) != nullptr
+            return proof.read_own() && OpenSsl::found().SSL_set_SSL_CTX(ssl, proof.own_->context()) != nullptr
                        ? 1
                        : 0;
         } catch (const std::bad_alloc &) {
@@ -48,7 +47,8 @@ struct CertificateProof::Callbacks {
         X509 *const certificate = openssl.X509_STORE_CTX_get_current_cert(chain);
         try {
             if (is_right == 0) {
-                proof.refuse(openssl.X509_STORE_CTX_get_error(chain), depth, certificate);
+                proof.refuse(openssl.X509_STORE_CTX_get_error(chain), depth, certificate,
+                             openssl.X509_STORE_CTX_get0_cert(chain));
                 return 0;
             }
             const int error = depth == 0 ? proof.check(certificate) : X509_V_OK;
@@ -119,8 +119,7 @@ int CertificateProof::check(X509 *certificate) {
     const auto names = shown.names();
     const TlsCertificates &files = own_->files();
     if (!shown.is_for(other())) {
-        fail_with(EACCES, "the certificate of %s is not for %ss (expected the extendedKeyUsage %s)", peer(),
-                  peer() + sizeof("the"), purpose_of(other()));
+        refuse(X509_V_ERR_INVALID_PURPOSE, 0, certificate, certificate);
         return X509_V_ERR_INVALID_PURPOSE;
     }
     if (names.empty()) {
@@ -133,7 +132,8 @@ int CertificateProof::check(X509 *certificate) {
             return error;
         }
     } else {
-        if (!files.clients.empty() && std::ranges::find(files.clients, names.front()) == files.clients.end()) {
+        if (!files.clients.empty() &&
+            std::ranges::find(files.clients, names.front()) == files.clients.end()) {
             fail_with(EACCES, "the client %s is not let in (expected a line \"client %s\" in %s)",
                       readable(names.front()).c_str(), readable(names.front()).c_str(), files.file.c_str());
             return X509_V_ERR_HOSTNAME_MISMATCH;
@@ -168,10 +168,10 @@ int CertificateProof::check_server(X509 *certificate, const std::vector<std::str
     return X509_V_ERR_IP_ADDRESS_MISMATCH;
 }
 
-void CertificateProof::refuse(int error, int depth, X509 *certificate) {
+void CertificateProof::refuse(int error, int depth, X509 *certificate, X509 *own) {
     const PeerCertificate shown{certificate};
-    const std::string name =
-        depth != 0 || certificate == nullptr || shown.names().empty() ? "" : " " + readable(shown.names()[0]);
+    const auto names = PeerCertificate{own}.names();
+    const std::string name = names.empty() ? "" : " " + readable(names.front());
     const char *const of_ca = depth != 0 ? "the CA above " : "";
     const char *const file = own_->files().file.c_str();
     switch (error) {
@@ -198,8 +198,8 @@ void CertificateProof::refuse(int error, int depth, X509 *certificate) {
         case X509_V_ERR_CERT_REVOKED:
             return fail_with(EACCES, "the certificate of %s%s%s is revoked", of_ca, peer(), name.c_str());
         case X509_V_ERR_CERT_CHAIN_TOO_LONG:
-            return fail_with(EACCES, "the certificate of %s has more than %d others up to its CA", peer(),
-                             most_between);
+            return fail_with(EACCES, "the certificate of %s%s has more than %d others up to its CA", peer(),
+                             name.c_str(), most_between);
         default:
             return fail_with(EACCES, "the certificate of %s%s%s is refused: %s", of_ca, peer(), name.c_str(),
                              OpenSsl::found().X509_verify_cert_error_string(error));
@@ -240,14 +240,16 @@ void CertificateProof::explain_alert(int alert) {
             return refused("it is revoked", "");
         case SSL_AD_BAD_CERTIFICATE:
             return begin && *begin > now ? refused("it is not valid before ", TimeText{begin}.c_str())
-                                         : refused("it has not the name or the address that is expected "
-                                                   "there; its name is ",
-                                                   own_ != nullptr ? own_->identity().c_str() : "none");
+                                         : refused(
+                                               "it has not the name or the address that is expected "
+                                               "there; its name is ",
+                                               own_ != nullptr ? own_->identity().c_str() : "none");
         case SSL_AD_CERTIFICATE_REQUIRED:
             return fail_with(EACCES, "%s has got no certificate from this host", peer());
         case SSL_AD_HANDSHAKE_FAILURE:
-            return fail_with(EACCES, "%s and this host have no way to authenticate each other: it may use a "
-                                     "key (psk:FILE), and not certificates",
+            return fail_with(EACCES,
+                             "%s and this host have no way to authenticate each other: it may use a "
+                             "key (psk:FILE), and not certificates",
                              peer());
         default:
             return;

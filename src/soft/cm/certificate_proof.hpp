@@ -32,8 +32,8 @@ private:
     // then failed. Throws std::bad_alloc.
     [[nodiscard]] int check(X509 *certificate);
     [[nodiscard]] int check_server(X509 *certificate, const std::vector<std::string> &names);
-    // Fails for OpenSSL's error of a certificate in the chain, the peer's at depth 0.
-    void refuse(int error, int depth, X509 *certificate);
+    // Fails for OpenSSL's error of a certificate in the chain of the peer's own, which is at depth 0.
+    void refuse(int error, int depth, X509 *certificate, X509 *own);
     // The peer has refused the certificate of this side.
     void explain_alert(int alert);
     [[nodiscard]] Side other() const { return side_ == Side::Client ? Side::Server : Side::Client; }

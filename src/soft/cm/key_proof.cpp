@@ -150,8 +150,8 @@ void KeyProof::explain_to_client(int reason) {
     if (is_one_of(reason, {reason_of_alert(SSL_AD_HANDSHAKE_FAILURE),
                            reason_of_alert(SSL_AD_UNKNOWN_PSK_IDENTITY)})) {
         fail_with(EACCES, "the server does not know the key identity %s", identity);
-    } else if (is_one_of(reason,
-                         {reason_of_alert(SSL_AD_ILLEGAL_PARAMETER), reason_of_alert(SSL_AD_DECRYPT_ERROR)})) {
+    } else if (is_one_of(reason, {reason_of_alert(SSL_AD_ILLEGAL_PARAMETER),
+                                  reason_of_alert(SSL_AD_DECRYPT_ERROR)})) {
         fail_with(EACCES, "the key of identity %s is not the server's", identity);
     } else if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
         fail_with(EACCES, "the server uses a certificate, and not the key of identity %s", identity);

@@ -72,7 +72,8 @@ base::Result<void> refused(const std::string &file, const char *why) {
     return base::failure(EINVAL);
 }
 
-// Calls use() with each object of that kind in a PEM file, until it fails. Objects of other kinds do not count.
+// Calls use() with each object of that kind in a PEM file, until it fails. Objects of other kinds do not
+// count.
 template <class Kind>
 base::Result<void> for_each(const std::string &file, Readers readers, const auto &use) {
     const OpenSsl &openssl = OpenSsl::found();
@@ -156,9 +157,8 @@ base::Result<void> OwnCertificates::load_authorities() {
             return got;
         }
     }
-    return files_.revocations.empty()
-               ? base::Result<void>{}
-               : checked(openssl.X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK));
+    return files_.revocations.empty() ? base::Result<void>{}
+                                      : checked(openssl.X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK));
 }
 
 base::Result<void> OwnCertificates::load_certificate() {
@@ -169,13 +169,15 @@ base::Result<void> OwnCertificates::load_certificate() {
         if (!std::exchange(is_first, false)) {
             return openssl.SSL_CTX_ctrl(context_, SSL_CTRL_CHAIN_CERT, 1, &one) == 1
                        ? base::Result<void>{}
-                       : refused(file, "OpenSSL does not take a certificate behind the first (expected keys "
-                                       "of 112 bits of strength)");
+                       : refused(file,
+                                 "OpenSSL does not take a certificate behind the first (expected keys "
+                                 "of 112 bits of strength)");
         }
         return openssl.SSL_CTX_use_certificate(context_, &one) == 1
                    ? learn(one)
-                   : refused(file, "OpenSSL does not take the certificate (expected a key of 112 bits of "
-                                   "strength, as RSA of 2048 bits or P-256 have)");
+                   : refused(file,
+                             "OpenSSL does not take the certificate (expected a key of 112 bits of "
+                             "strength, as RSA of 2048 bits or P-256 have)");
     };
     return for_each<Certificate>(file, Readers::Everybody, take);
 }
@@ -224,8 +226,8 @@ struct Kept {
 
     [[nodiscard]] bool is_current() const {
         return made != nullptr && std::ranges::all_of(files, [](const File &one) {
-            return one.stamp == FileStamp::of(one.name.c_str());
-        });
+                   return one.stamp == FileStamp::of(one.name.c_str());
+               });
     }
     void note(const std::string &name) { files.push_back({name, FileStamp::of(name.c_str())}); }
 

@@ -71,9 +71,9 @@ void TlsStart::fail() {
         return;
     }
     if (session_->error() == ECONNRESET) {
-        proof_->fail_with(
-            ECONNRESET, "%s closed the connection during the handshake of TLS: it may not speak TLS",
-            side_ == Side::Client ? "the server" : "the client");
+        proof_->fail_with(ECONNRESET,
+                          "%s closed the connection during the handshake of TLS: it may not speak TLS",
+                          side_ == Side::Client ? "the server" : "the client");
     } else if (session_->error() != EPROTO) {
         proof_->fail_with(session_->error(), "%s", std::strerror(session_->error()));
     } else {

@@ -124,7 +124,8 @@ public:
     // Returns the identity with which the side that asked for the connection has authenticated itself; empty
     // when it has not.
     [[nodiscard]] virtual std::string_view identity() const { return {}; }
-    // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has not.
+    // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
+    // not.
     [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }
     // Returns the name of this kind of link, for people.
     [[nodiscard]] virtual const char *name() const = 0;

@@ -28,11 +28,11 @@ void each_may_do_what_is_named(void **) {
     assert_true(some.why_not(Mode::Push, "a").empty());
     assert_true(some.why_not(Mode::Measure, "a").empty());
     assert_true(some.why_not(Mode::MeasureDurable, "a").empty());
-    assert_string_equal(some.why_not(Mode::Pull, "a").c_str(), "the key identity a may not pull (--allow)");
+    assert_string_equal(some.why_not(Mode::Pull, "a").c_str(), "the identity a may not pull (--allow)");
     assert_true(some.why_not(Mode::Pull, "b").empty());
-    assert_string_equal(some.why_not(Mode::Push, "b").c_str(), "the key identity b may not push (--allow)");
+    assert_string_equal(some.why_not(Mode::Push, "b").c_str(), "the identity b may not push (--allow)");
     for (const Mode mode : {Mode::Measure, Mode::MeasureDurable}) {
-        assert_string_equal(some.why_not(mode, "b").c_str(), "the key identity b may not measure (--allow)");
+        assert_string_equal(some.why_not(mode, "b").c_str(), "the identity b may not measure (--allow)");
     }
     assert_true(some.why_not(Mode::Push, "both").empty());
     assert_true(some.why_not(Mode::Pull, "both").empty());
@@ -48,7 +48,7 @@ void others_may_only_ask_for_the_status(void **) {
         assert_true(some.why_not(Mode::Status, identity).empty());
     }
     assert_string_equal(some.why_not(Mode::Push, "").c_str(),
-                        "a client without a key may not push (--allow)");
+                        "a client without an identity may not push (--allow)");
     assert_true(some.why_not(Mode::Status, "").empty());
 }
 

@@ -97,9 +97,8 @@ void a_file_is_its_owners_alone(void **) {
 
 void the_variable_names_a_whole_path(void **) {
     test::keep_log(base::LogLevel::Error);
-    for (const char *const wrong :
-         {"psk", "psk:", "psk:keys", "/etc/keys", "tls:/etc/keys", "off", " psk:/a", "x509", "x509:",
-          "x509:certificates"}) {
+    for (const char *const wrong : {"psk", "psk:", "psk:keys", "/etc/keys", "tls:/etc/keys", "off", " psk:/a",
+                                    "x509", "x509:", "x509:certificates"}) {
         const auto asked = soft::tls_asked_for(wrong);
         assert_false(asked.has_value());
         assert_int_equal(asked.error().number, EINVAL);
