@@ -21,7 +21,7 @@ using CertificatePointer = std::unique_ptr<X509, CertificateFree>;
 using KeyPointer = std::unique_ptr<EVP_PKEY, CertificateFree>;
 using RevocationsPointer = std::unique_ptr<X509_CRL, CertificateFree>;
 
-// What a certificate says.
+// This is what a certificate says.
 struct CertificateWish {
     std::string name = "peer";                            // of its subject
     std::string others = "DNS:peer,IP:127.0.0.1,IP:::1";  // subjectAltName; empty: none

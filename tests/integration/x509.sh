@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --x509 FILE has a command use certificates of a CA. Whatever is wrong with one of them, both sides say so, and nothing
-# reaches the pool.
+# --x509 FILE has a command use certificates of a CA. When something is wrong with one of them, both sides say so, and
+# nothing reaches the pool.
 . "$(dirname "$0")/server.bash"
 
 certificates=$(dirname "$peer")/test_certificates
@@ -28,7 +28,7 @@ says() {
     grep -qF -- "$3" server.err || die "expected \"$3\" of the server: $2"
 }
 
-# Clients of which the server wants nothing.
+# The server refuses these clients.
 "$certificates" . old=expired new=early alone=self far=foreign wrong=server nameless=nameless listed=client || die "certificates"
 echo 'client listed' >>store
 start_server pool 3M --x509 store
@@ -47,7 +47,7 @@ bounded "$rpma" pull --x509 listed "$address" got >stdout 2>stderr || die "pull 
 cmp got content || die "a refused push changed the content"
 stop_server
 
-# Servers to which the client gives nothing. The server reads its files again for each of them.
+# The client refuses these servers. The server reads its files again for each of them.
 "$certificates" . server=server || die "certificates"
 cp server present
 start_server pool 3M --x509 present

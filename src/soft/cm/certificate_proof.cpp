@@ -16,7 +16,7 @@ namespace soft {
 
 namespace {
 
-// Between a host's certificate and that of the CA, and the bytes of all that a peer sends.
+// These limit the certificates between a host's own and its CA, and the bytes of all that a peer sends.
 constexpr int most_between = 3;
 constexpr long most_chain_bytes = 16384;
 

@@ -8,9 +8,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "soft/cm/own_certificates.hpp"
 #include "soft/cm/tls_proof.hpp"
+#include "soft/ground/tcp.hpp"
 
 namespace soft {
 

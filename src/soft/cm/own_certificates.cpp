@@ -22,14 +22,14 @@ namespace soft {
 
 namespace {
 
-// Keys of 112 bits of strength at least, so RSA of 2048 bits, and no SHA-1 below a certificate.
+// It asks for keys of 112 bits of strength, as RSA of 2048 bits has, and takes no signature with SHA-1.
 constexpr int security_level = 2;
 
 struct BioFree {
     void operator()(BIO *bio) const { (void)OpenSsl::found().BIO_free(bio); }
 };
 
-// What one kind of object in a PEM file needs.
+// These say how one kind of object in a PEM file is read and freed.
 struct Certificate {
     using Object = X509;
     static constexpr bool is_single = false;
@@ -217,7 +217,7 @@ base::Result<void> OwnCertificates::load_key() {
 
 namespace {
 
-// What was read last, and the states of the files before that.
+// It keeps the certificates that were read last, and the states that their files had before.
 struct Kept {
     struct File {
         std::string name;

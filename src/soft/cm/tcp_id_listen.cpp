@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "soft/cm/rejection.hpp"
 #include "soft/cm/tcp_id.hpp"
+#include "soft/cm/tls_start.hpp"
 #include "soft/cm/wanted.hpp"
 
 namespace soft {
@@ -44,7 +45,7 @@ base::Result<void> TcpId::listen(int backlog) {
     if (state_.load() != State::Bound) {
         return base::failure(EINVAL);
     }
-    if (auto ready = TlsProof::ready_to_listen(); !ready) {
+    if (auto ready = may_let_in(); !ready) {
         return ready;
     }
     const int length =

@@ -3,16 +3,11 @@
 #include "soft/cm/tls_proof.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
 #include <new>
 
-#include "soft/cm/certificate_proof.hpp"
-#include "soft/cm/key_proof.hpp"
-#include "soft/cm/own_certificates.hpp"
-#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -31,27 +26,6 @@ constexpr std::uint64_t options = SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | S
 constexpr std::size_t most_readable = 64;
 
 }  // namespace
-
-std::unique_ptr<TlsProof> TlsProof::asked_for(Side side, const tcp::Address &peer) {
-    const auto &asked = tls_of_environment();
-    if (asked && asked->how == TlsAsked::How::Certificates) {
-        return std::make_unique<CertificateProof>(side, peer);
-    }
-    return std::make_unique<KeyProof>(side);
-}
-
-base::Result<void> TlsProof::ready_to_listen() {
-    const auto &asked = tls_of_environment();
-    if (!asked || asked->how != TlsAsked::How::Certificates) {
-        return {};
-    }
-    if (OpenSsl::find() == nullptr) {
-        return base::failure(EPROTONOSUPPORT);
-    }
-    const OpenSslErrors own;
-    const auto certificates = OwnCertificates::current(asked->file.c_str());
-    return certificates ? base::Result<void>{} : std::unexpected{certificates.error()};
-}
 
 void TlsProof::fail_with(int error, const char *format, ...) {
     error_ = error;

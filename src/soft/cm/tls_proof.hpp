@@ -11,8 +11,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.hpp"
-#include "soft/ground/tcp.hpp"
 #include "soft/link/tls_session.hpp"
 
 namespace soft {
@@ -21,12 +19,6 @@ class TlsProof {
 public:
     enum class Side : std::uint8_t { Client, Server };
 
-    // Returns the proof that RPMA_TLS asks for.
-    [[nodiscard]] static std::unique_ptr<TlsProof> asked_for(Side side, const tcp::Address &peer);
-    // Looks at the certificates of this host, if RPMA_TLS asks for them, so that a program that listens
-    // learns at its beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as
-    // OwnCertificates::current. Throws std::bad_alloc.
-    [[nodiscard]] static base::Result<void> ready_to_listen();
     TlsProof(const TlsProof &) = delete;
     TlsProof &operator=(const TlsProof &) = delete;
     virtual ~TlsProof() = default;

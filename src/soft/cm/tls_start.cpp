@@ -7,6 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "soft/cm/certificate_proof.hpp"
+#include "soft/cm/key_proof.hpp"
+#include "soft/cm/own_certificates.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 #include "soft/link/tls_link.hpp"
@@ -16,6 +19,35 @@ namespace soft {
 base::Result<void> may_be_secure(Group &group) {
     return tls_is_required() ? group.allow_nudges() : base::Result<void>{};
 }
+
+base::Result<void> may_let_in() {
+    const auto &asked = tls_of_environment();
+    if (!asked || asked->how != TlsAsked::How::Certificates) {
+        return {};
+    }
+    if (OpenSsl::find() == nullptr) {
+        return base::failure(EPROTONOSUPPORT);
+    }
+    const OpenSslErrors own;
+    const auto certificates = OwnCertificates::current(asked->file.c_str());
+    return certificates ? base::Result<void>{} : std::unexpected{certificates.error()};
+}
+
+namespace {
+
+// Returns the proof that RPMA_TLS asks for.
+std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, const tcp::Address &peer) {
+    const auto &asked = tls_of_environment();
+    if (asked && asked->how == TlsAsked::How::Certificates) {
+        return std::make_unique<CertificateProof>(side, peer);
+    }
+    return std::make_unique<KeyProof>(side);
+}
+
+}  // namespace
+
+TlsStart::TlsStart(Side side, Link &link, const tcp::Address &peer)
+    : side_{side}, link_{link}, proof_{proof_of(side, peer)} {}
 
 // Makes OpenSSL's object.
 bool TlsStart::begin() {

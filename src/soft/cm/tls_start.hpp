@@ -19,8 +19,7 @@ public:
     using Side = TlsProof::Side;
 
     // The link outlives it, unless secured() takes the link. `peer` is the address that the link goes to.
-    TlsStart(Side side, Link &link, const tcp::Address &peer)
-        : side_{side}, link_{link}, proof_{TlsProof::asked_for(side, peer)} {}
+    TlsStart(Side side, Link &link, const tcp::Address &peer);
     TlsStart(const TlsStart &) = delete;
     TlsStart &operator=(const TlsStart &) = delete;
     ~TlsStart() = default;
@@ -57,5 +56,10 @@ private:
 // Prepares the group of a connection for a secure link, if the environment asks for TLS: it keeps bytes of
 // which the socket does not tell. Fails with EMFILE, ENFILE or ENOMEM.
 [[nodiscard]] base::Result<void> may_be_secure(Group &group);
+
+// Looks at the certificates of this host, if RPMA_TLS asks for them, so that a program that listens learns at
+// its beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as OwnCertificates::current. Throws
+// std::bad_alloc.
+[[nodiscard]] base::Result<void> may_let_in();
 
 }  // namespace soft

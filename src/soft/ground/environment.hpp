@@ -47,7 +47,7 @@ namespace soft {
     return once;
 }
 
-// What RPMA_TLS asks for.
+// This is the meaning of RPMA_TLS: a connection uses TLS or not, and how its ends authenticate each other.
 struct TlsAsked {
     enum class How : std::uint8_t { Not, Keys, Certificates };
     How how = How::Not;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A device that has to use TLS and whose log is kept, and checks of what it refuses.
+// The tests of TLS keep the log of the device here, and check what it refuses.
 #pragma once
 
 #include <cstdarg>

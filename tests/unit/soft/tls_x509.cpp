@@ -40,7 +40,7 @@ const Issued &stranger() {
     return one;
 }
 
-// Who has signed a certificate.
+// The signer of a certificate is one of these.
 enum class By : std::uint8_t { Authority, Stranger, Itself };
 
 Issued issued(const CertificateWish &wish, By by = By::Authority) {
@@ -274,7 +274,7 @@ void a_device_for_another_purpose_is_refused(X509Ends &ends) {
 void who_shows_no_certificate_is_refused(X509Ends &ends) {
     expect_refused_client(ends, {.certify = [](SSL_CTX *context) { certify(context, nullptr, false); }},
                           "the client has shown no certificate");
-    // A server with keys instead.
+    // The server has keys instead.
     rdma_cm_id *const id = ends.device.connect(ends.other.listen());
     ends.other.accept();
     TlsPeer server{ends.other, false, {}};
