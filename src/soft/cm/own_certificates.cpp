@@ -260,7 +260,7 @@ base::Result<std::shared_ptr<const OwnCertificates>> OwnCertificates::current(co
     // A file that changed just now may change once more without another stamp.
     const bool settled =
         std::ranges::all_of(kept.files, [](const Kept::File &one) { return one.stamp.is_settled(); });
-    const auto made = std::make_shared<OwnCertificates>(std::move(*names));
+    auto made = std::make_shared<OwnCertificates>(std::move(*names));
     if (const auto loaded = made->load(); !loaded) {
         return std::unexpected{loaded.error()};
     }
