@@ -1668,8 +1668,8 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
 int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 
 /**
- * Tells which peer asks for a connection: the identity of the key with which the peer has authenticated
- * itself (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the peer may do.
+ * Tells which peer asks for a connection: the identity of the key or certificate with which the peer has
+ * authenticated itself (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the peer may do.
  *
  *   identity  It becomes text that is valid as long as the request and the connection that it becomes; NULL
  *             when the peer is not authenticated, or the request is this side's own.
@@ -1677,8 +1677,8 @@ int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **identity);
 
 /**
- * Tells the identity of the key with which both ends of a connection have authenticated each other (RPMA_TLS,
- * softrdma(7)). It is that of the side that asked for the connection.
+ * Tells the identity with which both ends of a connection have authenticated each other: that of a key, or
+ * of a certificate (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection.
  *
  *   identity  It becomes text that is valid as long as the connection; NULL when the connection is not
  *             authenticated.

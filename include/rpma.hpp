@@ -441,7 +441,7 @@ public:
         }
         return std::string_view{name};
     }
-    // Returns the identity of the key with which both ends have authenticated each other; none without TLS.
+    // Returns the identity with which both ends have authenticated each other; none without TLS.
     // The text is valid as long as the connection.
     [[nodiscard]] expected<std::optional<std::string_view>> identity() const {
         const char *text = nullptr;
