@@ -1669,7 +1669,8 @@ int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 
 /**
  * Tells which peer asks for a connection: the identity of the key or certificate with which the peer has
- * authenticated itself (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the peer may do.
+ * authenticated itself (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the
+ * peer may do.
  *
  *   identity  It becomes text that is valid as long as the request and the connection that it becomes; NULL
  *             when the peer is not authenticated, or the request is this side's own.

@@ -271,8 +271,8 @@ extern const char *softrdma_link(const struct ibv_qp *qp);
 
 /**
  * Tells the identity with which both ends of an id's connection have authenticated each other: that of a key,
- * or of a certificate (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection. The id of a request knows it
- * before the program accepts or rejects the request.
+ * or of a certificate (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection. The id
+ * of a request knows it before the program accepts or rejects the request.
  *
  * Returns: text that is valid as long as the id; NULL when there is no connection or request yet, or it is
  * not authenticated.
