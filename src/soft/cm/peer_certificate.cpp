@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <openssl/x509v3.h>
 
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -88,7 +89,7 @@ TimeText::TimeText(std::optional<std::time_t> time) {
     std::tm parts{};
     if (!time || gmtime_r(&*time, &parts) == nullptr ||
         std::strftime(characters_.data(), characters_.size(), "%Y-%m-%d %H:%M:%S UTC", &parts) == 0) {
-        std::strcpy(characters_.data(), "an unknown time");
+        (void)std::snprintf(characters_.data(), characters_.size(), "an unknown time");
     }
 }
 
