@@ -6,6 +6,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 
 namespace test {
 
@@ -22,11 +23,24 @@ namespace test {
     return nullptr;
 }
 
+inline constexpr std::array<unsigned char, 32> one_key{1, 2, 3};
+inline constexpr std::array<unsigned char, 1> identity_of_one_key{'t'};
+
+// Returns the line of a file of keys for the key of context_of_one_key().
+[[nodiscard]] inline std::string line_of_one_key() {
+    constexpr const char *digits = "0123456789abcdef";
+    std::string line{identity_of_one_key.begin(), identity_of_one_key.end()};
+    line += ':';
+    for (const unsigned byte : one_key) {
+        line += digits[byte >> 4];
+        line += digits[byte & 0xF];
+    }
+    return line + '\n';
+}
+
 // Returns the context of ends that all have the same identity and key; nullptr when OpenSSL cannot make it.
 // It lasts as long as the process.
 [[nodiscard]] inline SSL_CTX *context_of_one_key() {
-    static constexpr std::array<unsigned char, 32> key{1, 2, 3};
-    static constexpr std::array<unsigned char, 1> identity{'t'};
     static SSL_CTX *const made = []() -> SSL_CTX * {
         SSL_CTX *const one = SSL_CTX_new(TLS_method());
         if (one == nullptr || SSL_CTX_set_min_proto_version(one, TLS1_3_VERSION) != 1 ||
@@ -37,14 +51,14 @@ namespace test {
         }
         SSL_CTX_set_psk_use_session_callback(one, [](SSL *ssl, const EVP_MD *, const unsigned char **name,
                                                      std::size_t *size, SSL_SESSION **session) {
-            *name = identity.data();
-            *size = identity.size();
-            *session = session_of_key(ssl, key);
+            *name = identity_of_one_key.data();
+            *size = identity_of_one_key.size();
+            *session = session_of_key(ssl, one_key);
             return *session != nullptr ? 1 : 0;
         });
         SSL_CTX_set_psk_find_session_callback(
             one, [](SSL *ssl, const unsigned char *, std::size_t, SSL_SESSION **session) {
-                *session = session_of_key(ssl, key);
+                *session = session_of_key(ssl, one_key);
                 return *session != nullptr ? 1 : 0;
             });
         return one;

@@ -6,8 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
+#include <algorithm>
 
 #include "../loopback.hpp"
 #include "choices.hpp"
@@ -54,7 +53,7 @@ HostilePeer::HostilePeer(FuzzDevice &device, const Acceptance &acceptance)
     require(getsockname(socket_, reinterpret_cast<sockaddr *>(&address), &length) == 0,
             "a socket has a name");
     device.expect(ntohs(address.sin_port), acceptance);
-    set_options();
+    open_wire(test::Wire::Side::Client);
 }
 
 HostilePeer::HostilePeer(FuzzDevice &device, unsigned receives) : device_{device} {
@@ -62,12 +61,13 @@ HostilePeer::HostilePeer(FuzzDevice &device, unsigned receives) : device_{device
     device.connect(listener.port, receives);
     socket_ = accept4(listener.socket, nullptr, nullptr, SOCK_CLOEXEC);
     require(socket_ >= 0, "the device comes to where it was sent");
-    set_options();
+    open_wire(test::Wire::Side::Server);
 }
 
-void HostilePeer::set_options() const {
+void HostilePeer::open_wire(test::Wire::Side side) {
     const int on = 1;
     (void)setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    wire_.emplace(socket_, side);
 }
 
 HostilePeer::~HostilePeer() {
@@ -75,14 +75,10 @@ HostilePeer::~HostilePeer() {
 }
 
 void HostilePeer::receive() {
-    std::array<std::byte, 16 * 1024> bytes;
-    ssize_t count = 0;
-    while (!ended_ && (count = recv(socket_, bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0) {
-        const std::size_t kept =
-            std::min(static_cast<std::size_t>(count), remembered_bytes - received_.size());
-        received_.insert(received_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(kept));
+    if (!ended_) {
+        ended_ = wire_->take(received_).has_value();
+        received_.resize(std::min(received_.size(), remembered_bytes));
     }
-    ended_ = ended_ || count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 void HostilePeer::turn() {
@@ -93,12 +89,9 @@ void HostilePeer::turn() {
 void HostilePeer::send(std::span<const std::byte> bytes) {
     const Deadline deadline;
     while (!bytes.empty() && !ended_) {
-        const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (count > 0) {
-            bytes = bytes.subspan(static_cast<std::size_t>(count));
-        } else if (errno != EAGAIN && errno != EINTR) {
-            ended_ = true;
-        } else {
+        const std::size_t count = wire_->give(bytes);
+        bytes = bytes.subspan(count);
+        if (count == 0) {
             device_.post_receive(FuzzDevice::open_bytes);  // the device may wait for a receive
         }
         turn();
@@ -118,7 +111,7 @@ void HostilePeer::await_answer() {
 }
 
 void HostilePeer::finish() {
-    (void)shutdown(socket_, SHUT_WR);
+    wire_->finish();
     const Deadline deadline;
     while (!ended_) {
         device_.post_receive(FuzzDevice::open_bytes);  // a stream that stalls waits for one

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The target `connection` attacks the device with this peer. It is a TCP socket that sends the bytes that the
-// target gives it, in the same pieces, and lets the device work in between.
+// target gives it, in the same pieces, and lets the device work in between. With RPMA_TLS the bytes go in
+// TLS.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "../wire.hpp"
 #include "fuzz_device.hpp"
 
 namespace fuzz {
@@ -35,12 +38,13 @@ public:
     [[nodiscard]] std::span<const std::byte> received() const { return received_; }
 
 private:
-    void set_options() const;
+    void open_wire(test::Wire::Side side);
     // Receives the bytes that are there, and notices the end.
     void receive();
 
     FuzzDevice &device_;
     int socket_ = -1;
+    std::optional<test::Wire> wire_;
     bool ended_ = false;
     std::vector<std::byte> received_;
 };

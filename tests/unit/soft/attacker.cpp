@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -136,13 +135,27 @@ void Attacker::give() {
     const std::size_t most = drips_             ? 1 + dice_.below(out_.size() / 64 + 7)
                              : dice_.chance(10) ? dice_.below(64)
                                                 : out_.size();
-    const ssize_t count =
-        ::send(peer_.socket(), out_.data(), std::min(most, out_.size()), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (count > 0) {
-        out_.erase(out_.begin(), out_.begin() + count);
-    }
+    const std::size_t count = wire_->give(std::span{out_}.first(std::min(most, out_.size())));
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(count));
     if (out_.empty()) {
         tally_.frames += std::exchange(frames_in_out_, 0);
+    }
+    if (wire_->is_spoilt() && !std::exchange(spoilt_, true)) {
+        ++tally_.spoilt;
+        verdict_ = verdict_ == Verdict::Unknown ? verdict_ : Verdict::Closed;
+    }
+}
+
+// With TLS this decides what the peer does below and around it.
+void Attacker::open_wire() {
+    wire_.emplace(peer_.socket(), first_.role == MpaRole::Reply ? Wire::Side::Server : Wire::Side::Client);
+    if (wire_->uses_tls()) {
+        if (drips_) {
+            wire_->drip(1 + dice_.below(200));
+        }
+        if (dice_.chance(10)) {
+            wire_->spoil_after(dice_.below(dice_.chance(50) ? 600 : 20'000), dice_.any());
+        }
     }
 }
 
@@ -175,6 +188,10 @@ void Attacker::understand() {
 }
 
 void Attacker::check_end(int error) const {
+    if (spoilt_) {
+        return;  // it may have broken another rule before
+    }
+    assert_int_not_equal(error, EPROTO);
     if (verdict_ == Verdict::Terminated && error == 0) {
         assert_true(terminated_);
         assert_true(in_.empty());
@@ -196,36 +213,36 @@ Attacker::~Attacker() {
 
 // Returns false when the device has ended the connection.
 bool Attacker::take() {
-    std::array<std::byte, 16 * 1024> some;
-    ssize_t count = 0;
-    while ((count = recv(peer_.socket(), some.data(), some.size(), MSG_DONTWAIT)) > 0) {
-        in_.insert(in_.end(), some.begin(), some.begin() + count);
-    }
-    const int error = count < 0 ? errno : 0;
+    const auto end = wire_->take(in_);
     understand();
-    if (count < 0 && (error == EAGAIN || error == EINTR)) {
-        return true;
+    if (end) {
+        check_end(*end);
     }
-    check_end(error);
-    return false;
+    return !end;
 }
 
 bool Attacker::step() {
     if (peer_.socket() < 0) {
         peer_.accept();
     }
+    if (!wire_) {
+        open_wire();
+    }
     if (out_.empty() && verdict_ == Verdict::Goes_on && !silent_) {
         if (patience_-- == 0) {
             return false;  // leaves and sends nothing more
         }
         speak();
+        if (dice_.chance(1)) {
+            wire_->change_key();
+        }
         if (patience_ % 64 == 0 && dice_.chance(5)) {
             silent_ = true;
             out_.resize(out_.size() - dice_.below(out_.size()));  // perhaps in the middle of a frame
         }
     }
-    if (!out_.empty()) {
-        give();
+    if (!out_.empty() || wire_->uses_tls()) {
+        give();  // TLS may have bytes left
     }
     if (!reads_ || silent_) {
         if (patience_ == 0) {

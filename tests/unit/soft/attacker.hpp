@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This is one hostile peer of the device, as initiator or as responder. It decides how the connection starts,
 // which frames it sends (disorder.hpp), in which pieces, and when it leaves. It asserts that the device
-// treats it as the protocol wants.
+// treats it as the protocol wants. With TLS (RPMA_TLS) it has the key, and some of these peers spoil their
+// bytes below TLS, during the handshake or later.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "disorder.hpp"
+
+#include "../../wire.hpp"
 
 // This comes last, because it asserts.
 #include "device.hpp"
@@ -29,6 +33,7 @@ struct Tally {
     std::uint64_t connections = 0;
     std::uint64_t terminates = 0;
     std::uint64_t closed = 0;
+    std::uint64_t spoilt = 0;  // below TLS
 };
 
 class Attacker {
@@ -55,6 +60,7 @@ private:
     Attacker(const soft::wire::MpaFrame &first, const Aims &aims, Dice &dice, Tally &tally);
     void start();
     void speak();
+    void open_wire();
     void give();
     [[nodiscard]] bool take();
     void understand();
@@ -63,6 +69,7 @@ private:
     Dice &dice_;
     Tally &tally_;
     Peer peer_;
+    std::optional<Wire> wire_;  // as soon as the peer has its connection
     std::uint16_t port_ = 0;
     const soft::wire::MpaFrame first_;  // its request or its reply
     Disorder disorder_;
@@ -72,6 +79,7 @@ private:
     bool greeted_ = false;  // the device's start-up frame is here
     bool terminated_ = false;
     bool silent_ = false;  // sends nothing more
+    bool spoilt_ = false;  // below TLS
     const bool reads_;     // whether it ever reads
     const bool drips_;     // sends a few bytes at a time
     const bool

@@ -173,8 +173,8 @@ void Device::work_until(const std::function<bool()> &done) {
 // A thread that has taken bytes from TCP handles them under a lock,
 // which asking for a notification takes too.
 void Device::work_until_read(const Peer &peer) {
-    const int device_end = device_end_of(peer);
-    assert_true(device_end >= 0);
+    int device_end = -1;
+    work_until([&] { return (device_end = device_end_of(peer)) >= 0; });  // it may not have accepted yet
     work_until([&] { return arrived(device_end) == peer.sent_bytes() && !has_unread(device_end); });
     assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
 }

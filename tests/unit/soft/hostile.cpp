@@ -8,7 +8,8 @@
 // (ledger.hpp). It checks all the while that an honest connection goes on, that every byte that was neither
 // opened to peers nor posted is as it was, and that the memory in use stays within a bound of so much a
 // connection, and comes back to what it was.
-// The arguments are the seed and the number of frames.
+// The arguments are the seed and the number of frames, and perhaps `tls`: then all peers have the key, and
+// some of them spoil their bytes below TLS.
 #include <malloc.h>
 #include <netinet/in.h>
 
@@ -18,6 +19,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "soft/ground/limits.hpp"
@@ -26,6 +28,7 @@
 // This comes last, because it asserts.
 #include "attacker.hpp"
 #include "ground.hpp"
+#include "honest.hpp"
 #include "ledger.hpp"
 
 namespace {
@@ -48,6 +51,7 @@ constexpr std::size_t most_lost_bytes = 256 * 1024;
 
 std::uint64_t seed = 1;
 std::uint64_t most_frames = 20'000;
+bool with_tls = false;
 
 // This is the program on the device's side, with all its peers.
 class Storm {
@@ -63,7 +67,7 @@ public:
             ibv_sge{.addr = open.address, .length = static_cast<std::uint32_t>(open.bytes), .lkey = open.key},
             dice_);
         device_.fill(1);
-        honest_id_ = device_.establish(honest_, {.ird = 4, .ord = 4});
+        honest_id_ = honest_.connect(device_, {.ird = 4, .ord = 4});
     }
 
     void blow();
@@ -95,7 +99,7 @@ private:
     Device device_;
     std::unique_ptr<test::Ground> ground_;
     std::unique_ptr<test::Ledger> ledger_;
-    test::Peer honest_;
+    test::Honest honest_;
     rdma_cm_id *honest_id_ = nullptr;
     std::uint32_t honest_msn_ = 0;
     test::Aims aims_{};
@@ -251,11 +255,12 @@ void Storm::check_honest() {
                                       .source_stag = key,
                                       .source_offset = device_.address(100)}))));
     const Clock deadline;
-    while (!honest_.has_data()) {
+    auto answer = honest_.take_fpdu();
+    for (; !answer; answer = honest_.take_fpdu()) {
         work();
         assert_false(deadline.passed());
     }
-    test::assert_same_bytes(honest_.receive_fpdu().payload, payload);
+    test::assert_same_bytes(answer->payload, payload);
 }
 
 void Storm::check_memory() {
@@ -305,10 +310,10 @@ void Storm::say() const {
     const auto &counts = ledger_->counts();
     std::fprintf(stderr,
                  "seed %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " connections, %" PRIu64
-                 " terminated, %" PRIu64 " closed without; %" PRIu64 " requests, %" PRIu64
+                 " terminated, %" PRIu64 " closed without, %" PRIu64 " spoilt; %" PRIu64 " requests, %" PRIu64
                  " answered, %" PRIu64 " failed\n",
-                 seed, tally_.frames, tally_.connections, tally_.terminates, tally_.closed, counts.posted,
-                 counts.answered, counts.failed);
+                 seed, tally_.frames, tally_.connections, tally_.terminates, tally_.closed, tally_.spoilt,
+                 counts.posted, counts.answered, counts.failed);
 }
 
 void Storm::blow() {
@@ -350,6 +355,7 @@ void Storm::blow() {
     say();
     const auto &counts = ledger_->counts();
     assert_true(tally_.terminates > 0 && tally_.closed > 0 && counts.answered > 0 && counts.failed > 0);
+    assert_true((tally_.spoilt > 0) == with_tls);
 }
 
 void peers_that_break_every_rule(void **) {
@@ -365,6 +371,11 @@ void peers_that_break_every_rule(void **) {
 int main(int argc, char **argv) {
     seed = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : seed;
     most_frames = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : most_frames;
+    with_tls = argc > 3 && std::string_view{argv[3]} == "tls";
+    if (with_tls && !test::use_tls()) {
+        std::perror("the file of keys");
+        return EXIT_FAILURE;
+    }
     const CMUnitTest tests[] = {cmocka_unit_test(peers_that_break_every_rule)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
