@@ -280,6 +280,23 @@ extern const char *softrdma_link(const struct ibv_qp *qp);
 extern const char *softrdma_identity(const struct rdma_cm_id *id);
 
 /**
+ * Tells whether the file of keys that RPMA_TLS names (softrdma(7)) has a key of an identity now. A program
+ * that asks this of the identities of its connections can end those that no longer have one: the device lets
+ * connections go on that are there when their key is taken out of the file. A key that was replaced by
+ * another of the same identity counts as known. With certificates (RPMA_TLS=x509:FILE) every identity counts
+ * as known: the file does not list them.
+ *
+ * Returns: 1 when the file has one, 0 when it has none, or -1 and errno. Then no key is known to be gone.
+ *
+ * Errors:
+ *   EINVAL  identity is NULL, RPMA_TLS is not set or not valid, or a line of the file is not valid.
+ *   EACCES  The file is another user's, or others than its owner may use it.
+ *   ENOMEM  There is not enough memory.
+ *   Others  Those of open(2) and read(2).
+ */
+extern int softrdma_identity_is_known(const char *identity);
+
+/**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
  *
  * Returns: 0 before its end, and when either side disconnected; or one of these, or another errno value of

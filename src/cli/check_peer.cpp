@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/tls.hpp"
 #include "cli/commands.hpp"
 #include "cli/link.hpp"
 #include "cli/probe.hpp"
@@ -134,7 +135,7 @@ Outcome<> check_over_tls(const PeerOptions &options, const Address &address) {
 
 Outcome<> check_peer(const PeerOptions &options) {
     const Address address = TRY(parse_address(options.address));
-    if (uses_tls()) {
+    if (base::required_tls() != nullptr) {
         return check_over_tls(options, address);
     }
     const auto timeout =

@@ -23,8 +23,6 @@ inline constexpr const char *where_served = "Where rpma serve listens; the defau
 // Adds --psk FILE and --x509 FILE to a command that makes connections: they use TLS with the keys of that
 // file, or with the certificates that it names, as with RPMA_TLS, over which the options prevail.
 std::array<CLI::Option *, 2> add_tls(CLI::App &command);
-// Returns whether the connections of this process use TLS.
-[[nodiscard]] bool uses_tls();
 
 void add_devices(CLI::App &app, Command &chosen);
 void add_serve(CLI::App &app, Command &chosen);

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/tls.hpp"
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
@@ -43,6 +44,7 @@ struct Kind {
     std::set<std::string> (*interfaces_of)(const std::string &device);
     // Its bits of native operations.
     std::uint64_t (*capabilities_of)(ibv_context *);
+    bool has_tls;
 };
 
 std::set<std::string> interfaces_of_kernel(const std::string &device) {
@@ -82,7 +84,8 @@ constexpr Kind kernel{
     .query_port = [](ibv_context *context, std::uint8_t port,
                      ibv_port_attr *attributes) { return ibv_query_port(context, port, attributes); },
     .interfaces_of = interfaces_of_kernel,
-    .capabilities_of = capabilities_of_kernel};
+    .capabilities_of = capabilities_of_kernel,
+    .has_tls = false};
 
 std::set<std::string> interfaces_of_soft(const std::string &device) {
     return {device.substr(std::string_view{"soft_"}.size())};
@@ -102,7 +105,8 @@ constexpr Kind soft{.name = "soft",
                     .query_device = softrdma_ibv_query_device,
                     .query_port = softrdma_ibv_query_port,
                     .interfaces_of = interfaces_of_soft,
-                    .capabilities_of = capabilities_of_soft};
+                    .capabilities_of = capabilities_of_soft,
+                    .has_tls = true};
 
 // Link-local IPv6 addresses keep their %interface.
 std::vector<std::string> addresses_of(const std::set<std::string> &interfaces) {
@@ -131,6 +135,17 @@ const char *transport_of(const ibv_device &device, const ibv_port_attr &port) {
         return "iWARP";
     }
     return port.link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand";
+}
+
+// Returns by which configuration the connections of such a device use TLS; null when they do not.
+nlohmann::json tls_of(const Kind &kind) {
+    const char *const required = base::required_tls();
+    return kind.has_tls && required != nullptr ? nlohmann::json(required) : nlohmann::json();
+}
+
+std::string tls_text(const Kind &kind) {
+    const char *const required = base::required_tls();
+    return required == nullptr ? "no" : kind.has_tls ? required : "none, so not used";
 }
 
 Facts describe(ibv_device *device, const Kind &kind) {
@@ -169,6 +184,7 @@ Facts describe(ibv_device *device, const Kind &kind) {
             // Without them librpma reads after writing, and writes 8 bytes.
             {"flush", "FLUSH", flush, flush ? "yes" : "by read"},
             {"atomic_write", "ATOMIC WRITE", atomic_write, atomic_write ? "yes" : "by write"},
+            {"tls", "TLS", tls_of(kind), tls_text(kind)},
             {"addresses", "ADDRESSES", addresses, fmt::format("{}", fmt::join(addresses, " "))}};
 }
 
@@ -214,7 +230,9 @@ void add_devices(CLI::App &app, Command &chosen) {
     command->footer(
         "QP, WR, SGE, CQE, MR are the largest numbers of queue pairs, work requests, scatter/gather entries, "
         "completion\n"
-        "queue entries and memory regions; READS is the number of reads and atomics under way at once.\n");
+        "queue entries and memory regions; READS is the number of reads and atomics under way at once. TLS "
+        "says what "
+        "RPMA_TLS asks for; devices of the kernel have no TLS, and are not used then.\n");
     command->add_flag("--json", *json, "Print JSON");
     command->callback([json, &chosen] { chosen = [json] { return list_devices(*json); }; });
 }

@@ -146,11 +146,6 @@ std::array<CLI::Option *, 2> add_tls(CLI::App &command) {
     return {keys, certificates->excludes(keys)};
 }
 
-bool uses_tls() {
-    const char *const value = secure_getenv("RPMA_TLS");
-    return value != nullptr && *value != '\0';
-}
-
 void add_keygen(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<KeyOptions>();
     CLI::App *command = app.add_subcommand("keygen", "Make a key, with which hosts know each other (--psk)");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/tls.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/listen_addresses.hpp"
@@ -33,13 +34,16 @@ struct ServeOptions {
     bool json = false;
 };
 
-// Returns a file descriptor for SIGINT and SIGTERM. It is called before other threads start, so that they
-// inherit the blocked signals.
+// Returns a file descriptor for SIGINT and SIGTERM, and with keys for SIGHUP, which without keys ends the
+// process. It is called before other threads start, so that they inherit the blocked signals.
 Outcome<base::Fd> open_signals() {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    if (base::required_tls() != nullptr) {
+        sigaddset(&signals, SIGHUP);
+    }
     sigprocmask(SIG_BLOCK, &signals, nullptr);
     base::Fd fd{signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)};
     if (!fd) {
@@ -176,7 +180,7 @@ Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server 
 
 // Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
 Outcome<Permissions> permissions_of(const ServeOptions &options) {
-    if (!options.allow.empty() && !uses_tls()) {
+    if (!options.allow.empty() && base::required_tls() == nullptr) {
         return failed(
             Exit::Usage,
             "--allow: expected --psk FILE or --x509 FILE too: a client without TLS has no identity");

@@ -6,11 +6,14 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "base/log.hpp"
@@ -112,6 +115,18 @@ int Server::next_wait() {
     return late < 0 ? window : std::min(late, window);
 }
 
+bool Server::goes_on(int signal_fd) {
+    signalfd_siginfo signal{};
+    if (read(signal_fd, &signal, sizeof(signal)) != sizeof(signal)) {
+        return true;  // there is none
+    }
+    if (std::cmp_equal(signal.ssi_signo, SIGHUP)) {
+        end_unknown();
+        return true;
+    }
+    return false;
+}
+
 Outcome<> Server::run(int signal_fd) {
     TRY(storage_.start());
     TRY(watch(signal_fd, Source::Signal, 0));
@@ -128,8 +143,11 @@ Outcome<> Server::run(int signal_fd) {
         const auto key = static_cast<std::uint32_t>(event.data.u64);
         switch (static_cast<Source>(event.data.u64 >> 32)) {
             case Source::Signal:
-                base::tell_withheld_lines(Clock::now(), true);
-                return {};
+                if (!goes_on(signal_fd)) {
+                    base::tell_withheld_lines(Clock::now(), true);
+                    return {};
+                }
+                break;
             case Source::Storage:
                 finish_jobs();
                 break;

@@ -50,7 +50,8 @@ public:
     // Returns ": " and the device's logged reason why durability is None; empty when it logged nothing.
     [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
 
-    // Serves until `signal_fd` is readable. The other failures end single connections and are printed.
+    // Serves until `signal_fd` brings another signal than SIGHUP. At SIGHUP it ends the connections whose
+    // identity has no key any more. The other failures end single connections and are printed.
     [[nodiscard]] Outcome<> run(int signal_fd);
 
 private:
@@ -78,6 +79,7 @@ private:
         bool committing = false;
         bool answered = false;  // its commit has been answered
         std::string host;
+        std::string identity;                // of its key; empty without TLS
         const DevicePeer *device = nullptr;  // the port's device for this client's role
         Clock::time_point begun;
         Clock::time_point active;
@@ -96,9 +98,13 @@ private:
     [[nodiscard]] Outcome<> watch(int fd, Source source, std::size_t key) const;
     [[nodiscard]] Outcome<> register_pool(Port &port);
     [[nodiscard]] Outcome<Durability> find_durability(const DevicePeer &device) const;
+    // Takes a signal. Returns whether the server goes on.
+    [[nodiscard]] bool goes_on(int signal_fd);
+    void end_unknown();
     void take_request(Port &port);
     void admit(Port &port, ConnectionRequest request, const Hello &hello);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] std::string why_not(Mode mode, const std::string &identity) const;
     [[nodiscard]] Offer status() const;
     [[nodiscard]] std::string why_full(const std::string &host) const;
     [[nodiscard]] std::string why_busy(Mode mode) const;

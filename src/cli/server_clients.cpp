@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: decides which clients are admitted, and to which memory.
 #include <netdb.h>
+#include <softrdma.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -65,6 +66,15 @@ void Server::take_request(Port &port) {
     }
 }
 
+// Returns the reason why a client with this identity may not do this; empty when it may. Its key may have
+// been taken away since its handshake.
+std::string Server::why_not(Mode mode, const std::string &identity) const {
+    if (!identity.empty() && softrdma_identity_is_known(identity.c_str()) != 1) {
+        return fmt::format("the key identity {} is not known any more", identity);
+    }
+    return limits_.permissions.why_not(mode, identity);
+}
+
 // Returns the reason why no more clients are admitted from a host; empty when they are.
 std::string Server::why_full(const std::string &host) const {
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
@@ -103,8 +113,8 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     }
     const char *identity = nullptr;
     (void)rpma_conn_req_get_identity(request, &identity);
-    if (const std::string why = limits_.permissions.why_not(hello.mode, identity != nullptr ? identity : "");
-        !why.empty()) {
+    client.identity = identity != nullptr ? identity : "";
+    if (const std::string why = why_not(hello.mode, client.identity); !why.empty()) {
         BASE_LOG_PEER(Warning, "refused a client from %s: %s", client.host.c_str(), why.c_str());
         return refuse(Status::Limit, why);
     }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: serves the clients' requests, and ends their connections.
+#include <softrdma.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <map>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "cli/log.hpp"
@@ -184,6 +189,37 @@ void Server::drop(int fd) {
         }
     }
     clients_.erase(found);
+}
+
+// A file that cannot be read ends no connection: an administrator may be about to write it.
+void Server::end_unknown() {
+    std::map<std::string_view, int> known;
+    std::vector<int> unknown;
+    for (const auto &[fd, client] : clients_) {
+        if (client.identity.empty()) {
+            continue;
+        }
+        const auto [one, is_new] = known.try_emplace(client.identity);
+        if (is_new && (one->second = softrdma_identity_is_known(client.identity.c_str())) < 0) {
+            BASE_LOG_PEER(Error, "SIGHUP: the keys cannot be read: %s; every connection stays",
+                          errno_text(errno));
+            return;
+        }
+        if (one->second == 0) {
+            unknown.push_back(fd);
+        }
+    }
+    std::size_t ended = 0;
+    for (const int fd : unknown) {
+        const Client &client = clients_.at(fd);
+        ended += client.admitted ? 1 : 0;
+        BASE_LOG_PEER(Warning,
+                      "dropped a client from %s: the file of keys has no key of identity %s any more",
+                      client.host.c_str(), client.identity.c_str());
+        drop(fd);
+    }
+    const auto stay = std::ranges::count_if(clients_, [](const auto &one) { return one.second.admitted; });
+    BASE_LOG(Warning, "SIGHUP: ended %zu connections, %td stay", ended, stay);
 }
 
 // Returns how long a client may be silent.

@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "base/tls.hpp"
 #include "datagram/queue_pair.hpp"
 
 namespace rsockets {
@@ -106,8 +107,7 @@ Configuration read_configuration(const std::string &folder) {
         number_of_variable("RS_RQ_SIZE", 1, stream::most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     read.probe = probe_of_variable("RS_PROBE");
-    const char *const tls = getenv("RPMA_TLS");
-    read.tls = tls != nullptr && *tls != '\0';
+    read.tls = base::required_tls() != nullptr;
     read.peers = networks_of_file(folder + "/peers");
     read.grace = std::chrono::milliseconds{
         number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/tls.hpp"
 
 namespace verbs {
 
@@ -183,8 +184,7 @@ namespace {
 // for it.
 base::Result<Choice> choice_of_environment() {
     const auto choice = parse_choice(secure_getenv(variable));
-    const char *const tls = getenv("RPMA_TLS");
-    if (!choice || tls == nullptr || *tls == '\0') {
+    if (!choice || base::required_tls() == nullptr) {
         return choice;
     }
     if (*choice == Choice::Kernel) {

@@ -64,6 +64,25 @@ chmod 644 again
 refused 'others than its owner may use' "$rpma" push --psk again other "$address"
 refused 'absent: No such file or directory' "$rpma" push --psk absent other "$address"
 
+# rpma devices shows which configuration asks for TLS, and why no device opens with it.
+chmod 600 again
+bounded "$rpma" devices >stdout 2>stderr || die "devices"
+grep -qE '^soft_lo +soft +iWARP +active .* no +127\.0\.0\.1' stdout || die "devices: $(cat stdout)"
+bounded "$rpma" devices --json | grep -q '"tls":null' || die "devices --json"
+RPMA_TLS=psk:$PWD/again bounded "$rpma" devices >stdout 2>stderr || die "devices with keys"
+grep -qF "psk:$PWD/again" stdout && grep -q '^soft_lo .* active ' stdout || die "devices with keys: $(cat stdout)"
+RPMA_TLS=psk:$PWD/again bounded "$rpma" devices --json | grep -qF "\"tls\":\"psk:$PWD/again\"" || die "devices --json with keys"
+for case in 'absent:No such file or directory' 'server.err:others than its owner may use' 'content:expected IDENTITY:KEY' 'empty:has no key'; do
+    file=${case%%:*}
+    : >empty
+    chmod 600 empty content
+    RPMA_TLS=psk:$PWD/$file bounded "$rpma" devices >stdout 2>stderr || die "devices with $file"
+    grep -q '^soft_lo .* cannot open: ' stdout || die "devices with $file: $(cat stdout)"
+    grep -qF "$PWD/$file" stderr && grep -qF -- "${case#*:}" stderr || die "devices does not say what is wrong with $file: $(cat stderr)"
+done
+RPMA_TLS=psk:again bounded "$rpma" devices >stdout 2>stderr || die "devices with a part of a path"
+grep -q 'RPMA_TLS is "psk:again", expected psk:FILE, with the whole path' stderr || die "devices: $(cat stderr)"
+
 # An identity that is taken out of the server's file cannot connect any more.
 cat b long >keys
 refused_with 7 'the server does not know the key identity host-a' "$rpma" push --psk a other "$address"

@@ -376,6 +376,18 @@ int idle(const char *address, const char *port) {
     return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
 }
 
+// Stays as a pull until the server ends the connection.
+int stay(const char *address, const char *port) {
+    Client client;
+    if (client.connect_well(address, port, cli::Mode::Pull).status != cli::Status::Ok) {
+        die("not admitted");
+    }
+    std::puts("staying");
+    std::fflush(stdout);
+    const rpma_conn_event event = client.next_event("the server keeps the connection");
+    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+}
+
 // Prints its port; takes connections until it is killed, and answers each with bytes of no protocol, or
 // never.
 int serve_badly(bool answer) {
@@ -430,6 +442,7 @@ int main(int argc, char **argv) {
                        {"bad_request", bad_request},
                        {"crowd", crowd},
                        {"idle", idle},
+                       {"stay", stay},
                        {"talk", talk},
                        {"ask_often", ask_often},
                        {"commit_and_stay", commit_and_stay},

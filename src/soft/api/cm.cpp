@@ -12,6 +12,8 @@
 #include "soft/cm/cm.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/device/device.hpp"
+#include "soft/ground/environment.hpp"
+#include "soft/ground/tls_keys.hpp"
 #include "softrdma.h"
 
 namespace {
@@ -214,6 +216,23 @@ int softrdma_disconnect_when_sent(rdma_cm_id *id) {
 
 const char *softrdma_identity(const rdma_cm_id *id) {
     return static_cast<const CmId *>(id)->identity();
+}
+
+int softrdma_identity_is_known(const char *identity) {
+    const auto &asked = soft::tls_of_environment();
+    if (identity == nullptr || !asked || asked->how == soft::TlsAsked::How::No) {
+        return status_failed(EINVAL);
+    }
+    if (asked->how == soft::TlsAsked::How::Certificates) {
+        return 1;
+    }
+    bool known = false;
+    const int status = status_of([&]() -> base::Result<void> {
+        const auto keys = soft::TlsKeys::read(asked->file.c_str());
+        known = keys && keys->find(identity) != nullptr;
+        return keys ? base::Result<void>{} : std::unexpected{keys.error()};
+    });
+    return status != 0 ? status : known ? 1 : 0;
 }
 
 // The device needs no event to know that a connection is established: TCP has told it.

@@ -3,6 +3,7 @@
 // it, each as client and as server. Every refusal has its errno and its line of log, and nothing reaches the
 // program.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -366,6 +367,58 @@ void a_file_that_others_may_read_is_refused(TlsEnds &ends) {
     assert_false(ends.device.has_event());
 }
 
+// The process has no descriptor left when the client names its key.
+void without_descriptors_the_log_names_the_file(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    const Bytes hello = hello_of(1);
+    peer.connect(device.port());
+    peer.send(std::span{hello}.first(3));
+    device.work_until_read(peer);
+    rlimit most{};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &most), 0);
+    const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(close(next), 0);
+    const rlimit none{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = most.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    peer.send(std::span{hello}.subspan(3));
+    expect_line(device, "the keys of TLS cannot be used: Too many open files (" + keys.string() + ")");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &most), 0);
+    assert_false(device.has_event());
+}
+
+// The client learns that the cause is on the server's side.
+void a_server_that_cannot_read_its_keys_says_so_little(TlsEnds &ends) {
+    rdma_cm_id *const id = ends.device.connect(ends.peer.listen());
+    ends.peer.accept();
+    (void)ends.peer.receive(5);
+    ends.peer.send(test::bytes({21, 3, 3, 0, 2, 2, 80}));  // a fatal alert: internal_error
+    assert_int_equal(ends.device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR, id).status, -EPROTO);
+    expect_line(ends.device,
+                "the server cannot go on with TLS, for instance because it cannot read its keys");
+}
+
+void identities_are_looked_up(TlsEnds &ends) {
+    assert_int_equal(softrdma_identity_is_known("one"), 1);
+    assert_int_equal(softrdma_identity_is_known("two"), 1);
+    assert_int_equal(softrdma_identity_is_known("three"), 0);
+    assert_int_equal(softrdma_identity_is_known(""), 0);
+    assert_int_equal(softrdma_identity_is_known(nullptr), -1);
+    assert_int_equal(errno, EINVAL);
+    write_keys(key_of_two);
+    assert_int_equal(softrdma_identity_is_known("one"), 0);
+    assert_int_equal(softrdma_identity_is_known("two"), 1);
+    write_keys("nonsense");
+    assert_int_equal(softrdma_identity_is_known("two"), -1);
+    assert_int_equal(errno, EINVAL);
+    write_keys(key_of_two, 0640);
+    assert_int_equal(softrdma_identity_is_known("two"), -1);
+    assert_int_equal(errno, EACCES);
+    std::filesystem::remove(keys);
+    assert_int_equal(softrdma_identity_is_known("two"), -1);
+    assert_int_equal(errno, ENOENT);
+    expect_line(ends.device, "No such file or directory: no connection is made");
+}
+
 void without_a_file_nobody_connects(TlsEnds &ends) {
     std::filesystem::remove(keys);
     ends.peer.connect(ends.device.port());
@@ -408,6 +461,9 @@ int main() {
         fixture_test(silent_peers_are_given_up),
         fixture_test(a_file_that_others_may_read_is_refused),
         fixture_test(without_a_file_nobody_connects),
+        fixture_test(without_descriptors_the_log_names_the_file),
+        fixture_test(a_server_that_cannot_read_its_keys_says_so_little),
+        fixture_test(identities_are_looked_up),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
