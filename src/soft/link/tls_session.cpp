@@ -116,7 +116,8 @@ TlsSession::Shake TlsSession::shake() {
         fail();
     } else {
         (void)flush();  // a new link has room for a handshake
-        error_ = sending_error();
+        // Nothing is to be received from a peer that has closed meanwhile.
+        error_ = sending_error() == EPIPE ? ECONNRESET : sending_error();
     }
     return error_ != 0 ? Shake::Failed : result == 1 ? Shake::Done : Shake::Waits;
 }
