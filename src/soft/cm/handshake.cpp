@@ -156,7 +156,9 @@ void Handshake::connected() {
 
 bool Handshake::send_request() {
     if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
-        fail(sent.error().number, std::strerror(sent.error().number));
+        // The peer has closed, during the handshake of TLS or right behind it.
+        const int error = sent.error().number == EPIPE ? ECONNRESET : sent.error().number;
+        fail(error, std::strerror(error));
         return false;
     }
     return true;
