@@ -241,6 +241,9 @@ static void a_child_has_lost_its_parents_streams(void **state) {
  * child uses. Here a duplicate stands for that descriptor. */
 static void a_close_takes_nothing_from_who_inherited(void **state) {
     (void)state;
+    if (getenv("RPMA_TLS") != NULL) {
+        skip(); /* with TLS there is none of what it needs: TCP, datagrams, or bytes that the wire shows */
+    }
     char key[16];
     uint16_t port = 0;
     const int listener = listening_rsocket(&port);
