@@ -220,7 +220,7 @@ const char *softrdma_identity(const rdma_cm_id *id) {
 
 int softrdma_identity_is_known(const char *identity) {
     const auto &asked = soft::tls_of_environment();
-    if (identity == nullptr || !asked || asked->how == soft::TlsAsked::How::No) {
+    if (identity == nullptr || !asked || asked->how == soft::TlsAsked::How::Not) {
         return status_failed(EINVAL);
     }
     if (asked->how == soft::TlsAsked::How::Certificates) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -36,7 +37,9 @@ void TlsProof::fail_with(int error, const char *format, ...) {
 }
 
 void TlsProof::fail_without_files(int error) {
-    fail_with(error, "the files of TLS cannot be used: %s", std::strerror(error));
+    const auto &asked = tls_of_environment();
+    fail_with(error, "the files of TLS cannot be used: %s (%s)", std::strerror(error),
+              asked ? asked->file.c_str() : "");
 }
 
 TlsProof &TlsProof::of(const SSL *ssl) {

@@ -381,7 +381,7 @@ void without_descriptors_the_log_names_the_file(TlsEnds &ends) {
     const rlimit none{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = most.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     peer.send(std::span{hello}.subspan(3));
-    expect_line(device, "the keys of TLS cannot be used: Too many open files (" + keys.string() + ")");
+    expect_line(device, "the files of TLS cannot be used: Too many open files (" + keys.string() + ")");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &most), 0);
     assert_false(device.has_event());
 }
