@@ -24,7 +24,7 @@ namespace {
 // The bytes that go with the descriptor of the memory. Another version of the device may have another layout
 // of the memory; the two ends then stay on TCP.
 constexpr std::array<char, 16> greeting{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
-                                        ' ', 'r', 'i', 'n', 'g', 's', '1'};
+                                        ' ', 'r', 'i', 'n', 'g', 's', '2'};
 
 // The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
@@ -155,7 +155,8 @@ base::Result<base::Fd> greeted(int socket) {
 
 // Returns whether the two ends of a connection may continue through memory.
 bool may_meet(const tcp::Address &here, const tcp::Address &there) {
-    if (!memory_links_of_environment().value_or(false) || !is_here(here) || !is_here(there)) {
+    if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp || !is_here(here) ||
+        !is_here(there)) {
         return false;
     }
     if (tls_is_required()) {

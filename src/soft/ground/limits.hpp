@@ -93,6 +93,9 @@ inline constexpr std::chrono::seconds silence_timeout{60};
 // shorten the first.
 inline std::chrono::milliseconds drain_timeout{2'000};
 inline constexpr std::chrono::seconds last_words_timeout{10};
+// The time that deregistering memory waits for a peer on this host that accesses it itself. The peer copies
+// 1 MiB at a time, so only one that was stopped takes as long.
+inline constexpr std::chrono::seconds access_timeout{1};
 // The time that the end of the process waits for a thread of the library.
 inline constexpr std::chrono::seconds thread_timeout{1};
 

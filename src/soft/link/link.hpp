@@ -127,6 +127,16 @@ public:
     // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
     // not.
     [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }
+    // Memory that the users of the two ends share, if the link goes through memory. It is all zero at first.
+    // Each end writes its own piece, and reads the peer's, which may have any content. The pieces last as
+    // long as the link, and have the alignment of a cache line.
+    struct SharedPieces {
+        std::span<std::byte> own;
+        std::span<std::byte> peers;
+    };
+    [[nodiscard]] virtual SharedPieces shared_pieces() const { return {}; }
+    // Looks whether the peer's process still has its end, with a system call.
+    [[nodiscard]] virtual bool peer_is_there() const { return ready().ended == false; }
     // Returns the name of this kind of link, for people.
     [[nodiscard]] virtual const char *name() const = 0;
     // Returns how many bytes one segment of the path carries.

@@ -48,6 +48,13 @@ public:
     void limit_unsent(std::size_t bytes) override {
         most_unread_ = std::clamp<std::size_t>(bytes, 1, rings_.ring_bytes());
     }
+    [[nodiscard]] SharedPieces shared_pieces() const override {
+        return {.own = rings_.own_piece(), .peers = rings_.peers_piece()};
+    }
+    [[nodiscard]] bool peer_is_there() const override {
+        look_for_peer();
+        return !peer_is_gone();
+    }
     [[nodiscard]] const char *name() const override { return "memory"; }
     [[nodiscard]] std::size_t max_segment() const override;
 

@@ -47,6 +47,9 @@ public:
     };
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
 
+    // The bytes of an end that the link does not use (Link::shared_pieces()).
+    static constexpr std::size_t piece_bytes = 1024;
+
     // The end that made the memory sends in the first direction, the other end in the second.
     enum class Side : std::uint8_t { Maker, Guest };
 
@@ -88,9 +91,13 @@ public:
         return bytes_of(1 - index(), distance, most);
     }
 
+    // The pieces for the users of the two ends.
+    [[nodiscard]] std::span<std::byte> own_piece() const { return piece_of(index()); }
+    [[nodiscard]] std::span<std::byte> peers_piece() const { return piece_of(1 - index()); }
+
 private:
-    // The two rings are behind it. The first begins in the same page, so that an idle connection has two
-    // pages.
+    // The two rings are behind it, and behind these the two pieces. The first begins in the same page, so
+    // that an idle connection has two pages.
     struct Memory {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
@@ -98,7 +105,7 @@ private:
 
     SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side);
     [[nodiscard]] static std::size_t memory_bytes(std::size_t ring_bytes) {
-        return sizeof(Memory) + 2 * ring_bytes;
+        return sizeof(Memory) + 2 * ring_bytes + 2 * piece_bytes;
     }
     [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
     [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
@@ -106,6 +113,10 @@ private:
         const std::size_t at = distance & (ring_bytes_ - 1);
         auto *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
         return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
+    }
+    [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const {
+        auto *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
+        return {rings + 2 * ring_bytes_ + end * piece_bytes, piece_bytes};
     }
 
     base::Fd file_;

@@ -16,11 +16,9 @@ constexpr std::size_t max_dirty_ranges = 16;
 
 }  // namespace
 
-void Durability::note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
+void Durability::note(const std::shared_ptr<persist::Region> &region, std::byte *begin, std::byte *end) {
     owns();
-    std::byte *const begin = region.at(address);
-    std::byte *const end = begin + bytes;
-    const auto same_region = [&](const Dirty &known) { return known.region == region.durable; };
+    const auto same_region = [&](const Dirty &known) { return known.region == region; };
     const auto join = [&](Dirty &known) {
         known.begin = std::min(known.begin, begin);
         known.end = std::max(known.end, end);
@@ -40,7 +38,7 @@ void Durability::note(const MemoryRegion &region, std::uint64_t address, std::ui
             return;
         }
     }
-    dirty_.push_back({region.durable, begin, end});
+    dirty_.push_back({region, begin, end});
 }
 
 bool Durability::begin() {

@@ -22,7 +22,10 @@ public:
     Durability(void (*back)(void *), void *argument) : job_{.run = back, .argument = argument} {}
 
     // Adds a range that was written, or is to be made durable.
-    void note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes);
+    void note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
+        note(region.durable, region.at(address), region.at(address) + bytes);
+    }
+    void note(const std::shared_ptr<persist::Region> &region, std::byte *begin, std::byte *end);
     // Makes all noted ranges durable. Returns true when a worker has begun that; it will call back. Returns
     // false when it is done; error() then has the result.
     [[nodiscard]] bool begin();

@@ -33,6 +33,7 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     std::uint64_t iova = 0;  // the address that peers and scatter lists use for `addr`
     // Is set when registered for persistent flush. Connections with writes that are not durable yet share it.
     std::shared_ptr<persist::Region> durable;
+    mutable std::atomic<bool> offered{false};  // a peer on this host may have accessed it itself (Offers)
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
         return static_cast<std::byte *>(addr) + (address - iova);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -251,6 +252,7 @@ Engine::Found Engine::sleep_beside_assistant() {
 void Engine::run() {
     State &state = *state_;
     pthread_setname_np(pthread_self(), "softrdma");
+    base::set_shared(thread_, gettid());
     auto ticked = base::Clock::now();
     auto served = ticked;
     int timeout_ms = tick(ticked);
@@ -281,6 +283,7 @@ void Engine::run() {
             lock.lock();
         }
         if (state.groups.empty() || state.ending) {
+            base::set_shared(thread_, 0);
             state.running = false;
             state.ended.notify_all();
             const auto earlier = state.ended_thread.follow();

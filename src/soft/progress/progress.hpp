@@ -17,6 +17,8 @@
 // later.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -210,6 +212,10 @@ class Engine {
 public:
     static Engine &instance();
 
+    // The number of the engine's thread, gettid(2); 0 while there is none. There is one as long as there are
+    // groups.
+    [[nodiscard]] const std::atomic<pid_t> &thread() const { return thread_; }
+
     // Has an idle poller serve the engine's groups, while the engine's thread sleeps. `last` is the time of
     // this poller's last assist, because a poller that comes seldom is no help.
     void assist(std::atomic<base::Clock::time_point> &last);
@@ -253,6 +259,7 @@ private:
     static const base::ForkHook renews_after_forks;
 
     std::unique_ptr<State> state_;
+    std::atomic<pid_t> thread_{0};
     Engine *parents_ = nullptr;  // the engine of the process that forked this one
 };
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/direct_access: accesses the memory that the peer of one connection, a process of this host, has
+// offered (memory/offers). The kernel copies the bytes between the two processes (process_vm_writev(2)), and
+// checks that this process may do that, and that the memory is there. The peer's process does nothing.
+//
+// A process that is gone, or runs another program, is not accessed instead of the peer: the peer names a
+// thread that is not its first one, and such a thread does not outlive exec(3). The owner looks often enough
+// whether the peer is still connected, so that the number of the thread has no other meaning yet.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "soft/memory/board.hpp"
+
+namespace soft {
+
+// It is not thread-safe: its owner locks.
+class DirectAccess {
+public:
+    // The most bytes of one access. A peer that withdraws an offer waits that long.
+    static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+
+    // Begins a connection. The boards stay mapped until end().
+    void begin(const Boards &boards) { boards_ = boards; }
+    void end() { boards_ = {}; }
+
+    // Returns whether the peer may have offered the region with this key.
+    [[nodiscard]] bool may_reach(std::uint32_t key) { return boards_.own != nullptr && find(key); }
+    // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
+    // caller then asks the peer, which also knows how to refuse.
+    [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
+                             std::size_t bytes);
+    [[nodiscard]] bool read(std::uint32_t key, std::uint64_t address, std::span<const iovec> to,
+                            std::size_t bytes);
+
+private:
+    // The peer's memory of one access.
+    struct Reached {
+        iovec memory{};
+        bool durable = false;
+        std::uint64_t from_begin = 0;
+        std::uint64_t to_end = 0;
+    };
+    [[nodiscard]] bool find(std::uint32_t key);
+    [[nodiscard]] bool prove();
+    [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
+                                    unsigned right, Reached &reached);
+    void end_access() const { boards_.own->accesses.store(0, std::memory_order_release); }
+    [[nodiscard]] bool copied(ssize_t count, std::size_t bytes);
+    void note_written(const Reached &reached, std::size_t bytes) const;
+
+    Boards boards_;
+    bool proven_ = false;
+    pid_t thread_ = 0;
+    std::size_t number_ = 0;        // of the offer that was found last
+    std::uint32_t missed_key_ = 0;  // a key that was not offered after this many changes
+    std::uint32_t missed_changes_ = 0;
+};
+
+}  // namespace soft

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/offers: see the header.
+#include "soft/memory/offers.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdlib>
+#include <new>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/shared_value.hpp"
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+struct Place {
+    Offers *offers;
+    std::size_t number;
+};
+
+// All offers of regions that connections have made, for the thread that deregisters one.
+std::unordered_multimap<const MemoryRegion *, Place> &all_offers() {
+    static auto &all = *new std::unordered_multimap<const MemoryRegion *, Place>;
+    return all;
+}
+
+// Memcheck does not see what other processes write, and would report that the program reads it.
+bool is_under_memcheck() {
+    static const bool once = [] {
+        const char *const preloads = getenv("LD_PRELOAD");
+        return preloads != nullptr &&
+               std::string_view{preloads}.find("/vgpreload_memcheck") != std::string_view::npos;
+    }();
+    return once;
+}
+
+}  // namespace
+
+constinit base::LastingMutex Offers::mutex;
+
+const Offers::Held Offers::held_while_forking{base::ForkLevel::SoftMemory};
+
+void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread) {
+    if (boards.own != nullptr && !is_under_memcheck()) {
+        const base::Lock lock{mutex};
+        boards.own->peers_place.store(reinterpret_cast<std::uintptr_t>(boards.peers),
+                                      std::memory_order_relaxed);
+        boards_ = boards;
+        thread_ = &thread;
+    }
+}
+
+void Offers::end() {
+    if (boards_.own != nullptr && !inherited()) {
+        withdraw_all();
+        const base::Lock lock{mutex};
+        left_.clear();
+        boards_ = {};
+    }
+}
+
+void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
+    const pid_t thread = thread_->load(std::memory_order_relaxed);
+    if (thread == 0) {
+        return;
+    }
+    const base::Lock lock{mutex};
+    base::set_shared(last_offered_, region.rkey);
+    auto free = offered_.end();
+    for (auto at = offered_.begin(); at != offered_.end(); ++at) {
+        if (at->region == &region) {
+            return;
+        }
+        if (at->region == nullptr && free == offered_.end()) {
+            free = at;
+        }
+    }
+    const unsigned offered = region.access & rights;
+    if (free == offered_.end() || (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
+        return;
+    }
+    const auto number = static_cast<std::size_t>(free - offered_.begin());
+    try {
+        all_offers().emplace(&region, Place{this, number});
+        if (region.durable != nullptr) {
+            left_.reserve(left_.size() + Board::most_offers);
+        }
+    } catch (const std::bad_alloc &) {
+        std::erase_if(all_offers(), [this, &region](const auto &one) {
+            return one.first == &region && one.second.offers == this;
+        });
+        return;  // the peer goes on as before
+    }
+    *free = {.region = &region, .durable = region.durable};
+    base::set_shared(region.offered, true);
+    Board::Offer &place = boards_.own->offers[number];
+    place.rights.store(offered, std::memory_order_relaxed);
+    place.begin.store(region.iova, std::memory_order_relaxed);
+    place.length.store(region.length, std::memory_order_relaxed);
+    place.place.store(reinterpret_cast<std::uintptr_t>(region.addr), std::memory_order_relaxed);
+    boards_.own->thread.store(thread, std::memory_order_relaxed);
+    place.key.store(region.rkey, std::memory_order_release);
+    boards_.own->changes.fetch_add(1, std::memory_order_release);
+}
+
+void Offers::withdraw(std::uint32_t key) {
+    const base::Lock lock{mutex};
+    for (std::size_t number = 0; number < offered_.size(); ++number) {
+        if (offered_[number].region != nullptr && offered_[number].region->rkey == key) {
+            withdraw_at(number);
+        }
+    }
+}
+
+void Offers::withdraw_all() {
+    const base::Lock lock{mutex};
+    base::set_shared(last_offered_, 0);
+    for (std::size_t number = 0; number < offered_.size(); ++number) {
+        if (offered_[number].region != nullptr) {
+            withdraw_at(number);
+        }
+    }
+}
+
+void Offers::withdraw_region(const MemoryRegion &region) {
+    if (!region.offered.load(std::memory_order_acquire) || region.inherited()) {
+        return;
+    }
+    const base::Lock lock{mutex};
+    for (auto one = all_offers().find(&region); one != all_offers().end(); one = all_offers().find(&region)) {
+        one->second.offers->mutex.assert_held();
+        one->second.offers->withdraw_at(one->second.number);
+    }
+}
+
+// The order with DirectAccess::begin_access() is sequentially consistent: either the peer sees that the key
+// is gone, or this thread sees the peer's access.
+void Offers::withdraw_at(std::size_t number) {
+    boards_.own->offers[number].key.store(0, std::memory_order_seq_cst);
+    wait_for_access(number);
+    Left range{};
+    if (offered_[number].durable != nullptr && take_written(number, range)) {
+        left_.push_back(std::move(range));  // there is room, since the offer was made
+    }
+    std::erase_if(all_offers(),
+                  [&](const auto &one) { return one.second.offers == this && one.second.number == number; });
+    offered_[number] = {};
+}
+
+// An access takes as long as the copy of Board::most_access_bytes. A peer that was stopped in between, or
+// whose board has any number, is not waited for without end.
+void Offers::wait_for_access(std::size_t number) const {
+    const auto is_under_way = [&] {
+        return boards_.peers->accesses.load(std::memory_order_seq_cst) == number + 1;
+    };
+    if (!is_under_way()) {
+        return;
+    }
+    const auto patience = base::Clock::now() + limits::access_timeout;
+    while (is_under_way()) {
+        if (base::Clock::now() >= patience) {
+            BASE_LOG(
+                Error,
+                "the peer's process has stopped while it accesses the %zu bytes at %p: when it goes on, it "
+                "may still write there",
+                offered_[number].region->length, offered_[number].region->addr);
+            return;
+        }
+        sched_yield();
+    }
+}
+
+bool Offers::take_written(std::size_t number, Left &range) const {
+    Board::Written &written = boards_.peers->written[number];
+    const std::uint64_t from = written.from.exchange(0, std::memory_order_acq_rel);
+    const std::uint64_t to = written.to.exchange(0, std::memory_order_acq_rel);
+    if (from == 0 && to == 0) {
+        return false;
+    }
+    const MemoryRegion &region = *offered_[number].region;
+    const std::uint64_t begin = from == 0 ? 0 : region.length - std::min<std::uint64_t>(from, region.length);
+    const std::uint64_t end = to == 0 ? region.length : std::min<std::uint64_t>(to, region.length);
+    auto *const memory = static_cast<std::byte *>(region.addr);
+    range = {
+        .durable = offered_[number].durable, .begin = memory + begin, .end = memory + std::max(begin, end)};
+    return true;
+}
+
+void Offers::note_written(Durability &durability) {
+    if (boards_.own == nullptr) {
+        return;
+    }
+    const base::Lock lock{mutex};
+    for (std::size_t number = 0; number < offered_.size(); ++number) {
+        Left range{};
+        if (offered_[number].durable != nullptr && take_written(number, range)) {
+            durability.note(range.durable, range.begin, range.end);
+        }
+    }
+    for (const Left &range : left_) {
+        durability.note(range.durable, range.begin, range.end);
+    }
+    left_.clear();
+}
+
+}  // namespace soft

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/offers: the regions that the peer of one connection may access itself, because it is a process
+// of this host. A region is offered when the peer has accessed it once in the ordinary way. An offer is
+// withdrawn when the region is deregistered, when the peer loses a right to it, and at the connection's end;
+// no access is under way then, and none begins.
+//
+// The kernel lets a process access the memory of another one of its user, unless ptrace is restricted
+// (process_vm_writev(2)). So an offer gives no process a right that it had not. It tells a device that
+// follows the rules what its program may reach.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+#include "soft/memory/board.hpp"
+#include "soft/memory/durability.hpp"
+#include "soft/memory/memory.hpp"
+
+namespace soft {
+
+// A child of fork(2) withdraws nothing, because the boards are its parent's.
+class Offers : private base::Inheritable {
+public:
+    Offers() = default;
+    Offers(const Offers &) = delete;
+    Offers &operator=(const Offers &) = delete;
+    ~Offers() { end(); }
+
+    // Begins a connection. The boards stay mapped until end(). `thread` is the number of a thread of this
+    // process that lasts as long as the connection; 0 while there is none.
+    void begin(const Boards &boards, const std::atomic<pid_t> &thread);
+    // Withdraws all offers.
+    void end() EXCLUDES(mutex);
+
+    // Offers a region that the caller has pinned, with those of its rights that are in `rights`. Does nothing
+    // when the region is offered already, or when there are Board::most_offers.
+    void offer(const MemoryRegion &region, unsigned rights) EXCLUDES(mutex) {
+        if (boards_.own != nullptr && region.rkey != last_offered_.load(std::memory_order_relaxed)) {
+            offer_now(region, rights);
+        }
+    }
+    // Withdraws the offer of a key, or all of them.
+    void withdraw(std::uint32_t key) EXCLUDES(mutex);
+    void withdraw_all() EXCLUDES(mutex);
+    // Withdraws what is offered of a region, by any connection. The region has no pins any more.
+    static void withdraw_region(const MemoryRegion &region) EXCLUDES(mutex);
+
+    // Notes the ranges that the peer has written itself, and has not asked to make durable since.
+    void note_written(Durability &durability) EXCLUDES(mutex);
+
+private:
+    // The region of an offer on the own board.
+    struct Offered {
+        const MemoryRegion *region = nullptr;
+        std::shared_ptr<persist::Region> durable;
+    };
+    // A range of a region that is not offered any more.
+    struct Left {
+        std::shared_ptr<persist::Region> durable;
+        std::byte *begin;
+        std::byte *end;
+    };
+
+    void offer_now(const MemoryRegion &region, unsigned rights) EXCLUDES(mutex);
+    void withdraw_at(std::size_t number) REQUIRES(mutex);
+    void wait_for_access(std::size_t number) const REQUIRES(mutex);
+    [[nodiscard]] bool take_written(std::size_t number, Left &range) const REQUIRES(mutex);
+
+    static base::LastingMutex mutex;
+    using Held = base::HeldWhileForking<mutex>;
+    static const Held held_while_forking;
+
+    Boards boards_;  // changed with the group's lock
+    const std::atomic<pid_t> *thread_ = nullptr;
+    std::atomic<std::uint32_t> last_offered_{0};  // a key for which offer() has nothing to do
+    std::array<Offered, Board::most_offers> offered_ GUARDED_BY(mutex);
+    std::vector<Left> left_ GUARDED_BY(mutex);
+};
+
+}  // namespace soft

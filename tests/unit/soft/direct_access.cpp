@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/offers, direct_access: the two ends of one connection, whose boards are in this process. A peer
+// may write anything on its board.
+//     test_soft_direct_access [BOARDS]: 300,000 random boards unless told
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "soft/memory/direct_access.hpp"
+#include "soft/memory/offers.hpp"
+#include "softrdma.h"
+
+// This comes last, because it asserts.
+#include "../base/check.hpp"
+
+namespace {
+
+using soft::Board;
+using soft::DirectAccess;
+using soft::Memory;
+using soft::MemoryRegion;
+using soft::Offers;
+
+constexpr std::size_t size = 4096;
+constexpr std::size_t margin = 256;  // bytes around the region that nobody may touch
+constexpr std::byte untouched{0xa5};
+constexpr unsigned everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
+unsigned long random_boards = 300'000;
+
+soft::ProtectionDomain domain;
+
+// The target has a region in the middle of its memory.
+struct Target {
+    explicit Target(unsigned access = everything) {
+        bytes.fill(untouched);
+        region.pd = &domain;
+        region.addr = bytes.data() + margin;
+        region.length = size;
+        region.iova = 0x10000;
+        region.access = access;
+        assert_true(Memory::instance().insert(region).has_value());
+    }
+    ~Target() { deregister(); }
+    Target(const Target &) = delete;
+    Target &operator=(const Target &) = delete;
+
+    void deregister() {
+        if (!std::exchange(gone, true)) {
+            Memory::instance().erase(region);
+        }
+    }
+    [[nodiscard]] std::byte *memory() { return bytes.data() + margin; }
+    [[nodiscard]] bool is_untouched() const {
+        return std::ranges::all_of(bytes, [](std::byte one) { return one == untouched; });
+    }
+    [[nodiscard]] bool margins_are_untouched() const {
+        const auto is = [](std::byte one) { return one == untouched; };
+        return std::all_of(bytes.begin(), bytes.begin() + margin, is) &&
+               std::all_of(bytes.end() - margin, bytes.end(), is);
+    }
+
+    std::array<std::byte, size + 2 * margin> bytes{};
+    MemoryRegion region;
+    bool gone = false;
+};
+
+// The two ends, with the boards in between.
+struct Connection {
+    Connection() {
+        offers.begin({as_span(target_board), as_span(initiator_board)}, thread);
+        access.begin({as_span(initiator_board), as_span(target_board)});
+    }
+
+    [[nodiscard]] static std::span<std::byte> as_span(Board &board) {
+        return std::as_writable_bytes(std::span{&board, 1});
+    }
+    void offer(const MemoryRegion &region) { offers.offer(region, ~0U); }
+    [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const std::byte> from) {
+        const iovec piece{.iov_base = const_cast<std::byte *>(from.data()), .iov_len = from.size()};
+        return access.may_reach(key) && access.write(key, address, {&piece, 1}, from.size());
+    }
+    [[nodiscard]] bool read(std::uint32_t key, std::uint64_t address, std::span<std::byte> to) {
+        const iovec piece{.iov_base = to.data(), .iov_len = to.size()};
+        return access.may_reach(key) && access.read(key, address, {&piece, 1}, to.size());
+    }
+
+    Board target_board;
+    Board initiator_board;
+    std::atomic<pid_t> thread{gettid()};
+    Offers offers;
+    DirectAccess access;
+};
+
+std::array<std::byte, 64> pattern() {
+    std::array<std::byte, 64> made;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+        made[i] = static_cast<std::byte>(i * 7 + 1);
+    }
+    return made;
+}
+
+void what_is_offered_is_reached(void **) {
+    Target target;
+    Connection connection;
+    const auto bytes = pattern();
+    assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
+    assert_true(target.is_untouched());
+    connection.offer(target.region);
+    assert_true(connection.write(target.region.rkey, target.region.iova + size - bytes.size(), bytes));
+    assert_memory_equal(target.memory() + size - bytes.size(), bytes.data(), bytes.size());
+    std::array<std::byte, 64> read{};
+    assert_true(connection.read(target.region.rkey, target.region.iova + size - bytes.size(), read));
+    assert_memory_equal(read.data(), bytes.data(), bytes.size());
+    assert_true(target.margins_are_untouched());
+}
+
+void nothing_else_is(void **) {
+    Target target{IBV_ACCESS_REMOTE_READ};
+    Target silent;
+    Connection connection;
+    auto bytes = pattern();
+    connection.offer(target.region);
+    const auto &region = target.region;
+    assert_false(connection.write(region.rkey, region.iova, bytes));
+    assert_false(connection.read(region.rkey, region.iova - 1, bytes));
+    assert_false(connection.read(region.rkey, region.iova + size - bytes.size() + 1, bytes));
+    assert_false(connection.read(region.rkey, UINT64_MAX - 8, bytes));
+    assert_false(connection.read(region.rkey + 1, region.iova, bytes));
+    assert_false(connection.read(0, region.iova, bytes));
+    assert_false(connection.read(silent.region.rkey, silent.region.iova, bytes));
+    assert_true(connection.read(region.rkey, region.iova, bytes));
+    assert_true(target.is_untouched());
+    assert_true(silent.is_untouched());
+}
+
+void a_right_that_is_not_granted_is_not_offered(void **) {
+    Target target;
+    Connection connection;
+    auto bytes = pattern();
+    connection.offers.offer(target.region, IBV_ACCESS_REMOTE_READ);
+    assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
+    assert_true(connection.read(target.region.rkey, target.region.iova, bytes));
+}
+
+void nothing_is_reached_after_the_offer(void **) {
+    const auto bytes = pattern();
+    for (const auto withdraw :
+         {+[](Connection &connection, Target &target) { connection.offers.withdraw(target.region.rkey); },
+          +[](Connection &connection, Target &) { connection.offers.withdraw_all(); },
+          +[](Connection &connection, Target &) { connection.offers.end(); },
+          +[](Connection &, Target &target) { target.deregister(); }}) {
+        Target target;
+        Connection connection;
+        connection.offer(target.region);
+        assert_true(connection.access.may_reach(target.region.rkey));
+        withdraw(connection, target);
+        assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
+        assert_true(target.is_untouched());
+    }
+}
+
+// The seventeenth region is not offered, until another one is withdrawn.
+void offers_are_limited(void **) {
+    std::array<std::unique_ptr<Target>, Board::most_offers + 1> targets;
+    Connection connection;
+    for (auto &target : targets) {
+        target = std::make_unique<Target>();
+        connection.offer(target->region);
+    }
+    const auto bytes = pattern();
+    Target &last = *targets.back();
+    assert_true(connection.write(targets[0]->region.rkey, targets[0]->region.iova, bytes));
+    assert_false(connection.write(last.region.rkey, last.region.iova, bytes));
+    targets[3].reset();
+    connection.offers.withdraw_all();
+    connection.offer(last.region);
+    assert_true(connection.write(last.region.rkey, last.region.iova, bytes));
+}
+
+// A thread writes as fast as it can. When deregistering has returned, nothing changes any more.
+void deregistering_waits_for_an_access(void **) {
+    for (int round = 0; round < 50; ++round) {
+        Target target;
+        Connection connection;
+        connection.offer(target.region);
+        std::atomic<bool> begun{false};
+        std::thread writer{[&] {
+            const auto bytes = pattern();
+            bool done = true;
+            for (int number = 0; done; ++number) {
+                done = connection.write(target.region.rkey, target.region.iova + number % 64 * 64, bytes);
+                begun = true;
+            }
+        }};
+        while (!begun) {
+            std::this_thread::yield();
+        }
+        target.deregister();
+        target.bytes.fill(untouched);
+        writer.join();
+        assert_true(target.is_untouched());
+    }
+}
+
+// A process in which the named place does not hold this end's number is not the peer.
+void another_process_is_not_taken_for_the_peer(void **) {
+    Target target;
+    Connection connection;
+    const auto bytes = pattern();
+    connection.offer(target.region);
+    connection.target_board.peers_place = reinterpret_cast<std::uintptr_t>(&connection.target_board);
+    assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
+    assert_false(connection.access.may_reach(target.region.rkey));
+    assert_true(target.is_untouched());
+}
+
+void a_thread_that_is_gone_is_not_reached(void **) {
+    Target target;
+    Connection connection;
+    std::thread{[&connection] { connection.thread = gettid(); }}.join();
+    connection.offer(target.region);
+    assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
+    assert_true(target.is_untouched());
+}
+
+// Memory that is not mapped is refused by the kernel, and the ordinary way tells the program.
+void memory_that_vanished_is_not_reached(void **) {
+    Target target;
+    Connection connection;
+    connection.offer(target.region);
+    assert_true(connection.write(target.region.rkey, target.region.iova, pattern()));
+    connection.target_board.offers[0].place = 8;
+    assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
+}
+
+// The peer writes random numbers on its boards. The initiator's own memory stays as it is but for the buffer
+// of a read, and the target withdraws its offers all the same.
+void random_boards_reach_nothing_of_the_initiator(void **) {
+    std::mt19937_64 random{1};
+    struct {
+        std::array<std::byte, margin> before;
+        std::array<std::byte, 64> buffer;
+        std::array<std::byte, margin> after;
+    } initiator{};
+    auto target = std::make_unique<Target>();
+    auto connection = std::make_unique<Connection>();
+    connection->offer(target->region);
+    const auto any = [&random](auto &number) {
+        number = static_cast<std::remove_reference_t<decltype(number)>::value_type>(random());
+    };
+    for (unsigned long number = 0; number < random_boards; ++number) {
+        Board &peers = connection->target_board;
+        Board::Offer &offer = peers.offers[random() % Board::most_offers];
+        switch (random() % 9) {
+            case 0:
+                any(offer.key);
+                break;
+            case 1:
+                any(offer.rights);
+                break;
+            case 2:
+                any(offer.begin);
+                break;
+            case 3:
+                any(offer.length);
+                break;
+            case 4:
+                offer.place = random() % 4096;
+                break;  // nothing is mapped there
+            case 5:
+                any(peers.changes);
+                break;
+            case 6:
+                any(peers.thread);
+                break;
+            case 7:
+                any(connection->initiator_board.written[random() % Board::most_offers].from);
+                break;
+            default:
+                any(connection->initiator_board.written[random() % Board::most_offers].to);
+                break;
+        }
+        const std::uint32_t key = random() % 2 == 0 ? target->region.rkey : offer.key.load();
+        const std::uint64_t address = random() % 2 == 0 ? target->region.iova : offer.begin.load();
+        if (random() % 2 == 0) {
+            (void)connection->write(key, address, initiator.buffer);
+        } else {
+            (void)connection->read(key, address, initiator.buffer);
+        }
+        assert_true(std::ranges::all_of(initiator.before, [](std::byte one) { return one == std::byte{0}; }));
+        assert_true(std::ranges::all_of(initiator.after, [](std::byte one) { return one == std::byte{0}; }));
+        if (random() % 64 == 0) {
+            connection = std::make_unique<Connection>();
+            target = std::make_unique<Target>();
+            connection->offer(target->region);
+        }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        random_boards = std::strtoul(argv[1], nullptr, 10);
+    }
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_offered_is_reached),
+        cmocka_unit_test(nothing_else_is),
+        cmocka_unit_test(a_right_that_is_not_granted_is_not_offered),
+        cmocka_unit_test(nothing_is_reached_after_the_offer),
+        cmocka_unit_test(offers_are_limited),
+        cmocka_unit_test(deregistering_waits_for_an_access),
+        cmocka_unit_test(another_process_is_not_taken_for_the_peer),
+        cmocka_unit_test(a_thread_that_is_gone_is_not_reached),
+        cmocka_unit_test(memory_that_vanished_is_not_reached),
+        cmocka_unit_test(random_boards_reach_nothing_of_the_initiator),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
