@@ -63,10 +63,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(asked.has_value() == (value.empty() || value == "0" || value == "1"),
                 "another word is refused");
         require(asked.value_or(false) == (value == "1"), "only 1 asks for CRC32C");
-        const auto through_memory = soft::memory_links_asked_for(value.c_str());
-        require(through_memory.has_value() == (value.empty() || value == "on" || value == "off"),
-                "another word is refused");
-        require(through_memory.value_or(value != "off") == (value != "off"), "only off asks for TCP");
+        const auto within_host = soft::within_host_asked_for(value.c_str());
+        require(
+            within_host.has_value() == (value.empty() || value == "on" || value == "rings" || value == "off"),
+            "another word is refused");
+        using soft::WithinHost;
+        require(!within_host || (*within_host == WithinHost::Tcp) == (value == "off"),
+                "only off asks for TCP");
+        require(!within_host || (*within_host == WithinHost::Rings) == (value == "rings"),
+                "only rings asks for the rings alone");
         const auto tls = soft::tls_asked_for(value.c_str());
         require(
             tls.has_value() == (value.empty() || value.starts_with("psk:/") || value.starts_with("x509:/")),

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
 #include "soft/device/device.hpp"
+#include "soft/ground/environment.hpp"
 #include "soft/ground/limits.hpp"
 
 namespace soft {
@@ -220,6 +221,10 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);
+    if (within_host_of_environment() == WithinHost::Direct) {
+        const Link::SharedPieces pieces = link_->shared_pieces();
+        access_.offer({pieces.own, pieces.peers}, Engine::instance().thread());
+    }
     receiver_.begin(*link_, parameters);
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);
     // This comes before the program is told, so that a program which connects again has already sent its
@@ -243,6 +248,7 @@ void QueuePair::leave_group() {
 }
 
 std::unique_ptr<Link> QueuePair::take_link() {
+    access_.withdraw();
     sender_.leave_link();
     receiver_.leave_link();
     return std::move(link_);

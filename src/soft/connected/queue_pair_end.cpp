@@ -35,6 +35,7 @@ void QueuePair::end(const Ending &how) {
     BASE_LOG_PEER_AT(static_cast<int>(how.level), "connection with %s ends: %s", access_.text().c_str(),
                      how.text);
     base::set_shared(phase_, Phase::Draining, std::memory_order_release);
+    access_.withdraw();
     sender_.end(how.oldest, how.drain);
     receiver_.stop();
     inbox_.flush();

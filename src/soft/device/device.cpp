@@ -177,7 +177,7 @@ base::Result<void> check_tls_files() {
 }  // namespace
 
 base::Result<ibv_context *> context_of(Device &device) {
-    if (!Faults::understood() || !crc_of_environment() || !memory_links_of_environment() ||
+    if (!Faults::understood() || !crc_of_environment() || !within_host_of_environment() ||
         !tls_of_environment()) {
         return base::failure(EINVAL);
     }

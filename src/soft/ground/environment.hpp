@@ -30,20 +30,30 @@ namespace soft {
     return once;
 }
 
-// Returns whether this value of SOFTRDMA_SHM, nullptr when it is not set, lets connections within the host go
-// through memory, as they do without it. Fails with EINVAL, and logs it, when the value is not valid.
-[[nodiscard]] inline base::Result<bool> memory_links_asked_for(const char *value) {
+// How connections within the host go: over TCP; through rings in memory; or through these, and the initiator
+// writes and reads the target's memory itself.
+enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
+
+// Returns the meaning of this value of SOFTRDMA_SHM; nullptr when it is not set. Fails with EINVAL, and logs
+// it, when the value is not valid.
+[[nodiscard]] inline base::Result<WithinHost> within_host_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
-    if (!word.empty() && word != "off" && word != "on") {
-        BASE_LOG(Error, "SOFTRDMA_SHM is \"%s\", expected on or off: no device is opened", value);
-        return base::failure(EINVAL);
+    if (word.empty() || word == "on") {
+        return WithinHost::Direct;
     }
-    return word != "off";
+    if (word == "rings") {
+        return WithinHost::Rings;
+    }
+    if (word == "off") {
+        return WithinHost::Tcp;
+    }
+    BASE_LOG(Error, "SOFTRDMA_SHM is \"%s\", expected on, rings or off: no device is opened", value);
+    return base::failure(EINVAL);
 }
 
 // Returns the meaning of SOFTRDMA_SHM at the first call. After a failure no device opens.
-[[nodiscard]] inline const base::Result<bool> &memory_links_of_environment() {
-    static const base::Result<bool> once = memory_links_asked_for(secure_getenv("SOFTRDMA_SHM"));
+[[nodiscard]] inline const base::Result<WithinHost> &within_host_of_environment() {
+    static const base::Result<WithinHost> once = within_host_asked_for(secure_getenv("SOFTRDMA_SHM"));
     return once;
 }
 

@@ -19,6 +19,7 @@ OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
                : given_back                    ? std::unexpected{Fault::InvalidKey}
                                                : Memory::instance().pin(access);
     if (pin) {
+        offers_.offer(pin->region(), granted() | ~governed_access);
         return std::move(*pin);
     }
     const Fault fault = pin.error();
@@ -36,6 +37,7 @@ OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
 
 OrRefusal<> PeerAccess::invalidate(std::uint32_t key) {
     if (invalidated_.add(peer_, key)) {
+        offers_.withdraw(key);
         return {};
     }
     BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",

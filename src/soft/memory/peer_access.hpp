@@ -15,6 +15,7 @@
 #include "soft/ground/tcp.hpp"
 #include "soft/memory/invalidated_keys.hpp"
 #include "soft/memory/memory.hpp"
+#include "soft/memory/offers.hpp"
 #include "soft/memory/refusal.hpp"
 
 namespace soft {
@@ -32,8 +33,15 @@ public:
         text_ = tcp::text_of(address);
         origin_ = origin_of(address);
     }
+    // Lets the peer, a process of this host, access itself what it has accessed once (Offers::begin()). Ends
+    // with withdraw().
+    void offer(const Boards &boards, const std::atomic<pid_t> &thread) { offers_.begin(boards, thread); }
+    void withdraw() { offers_.end(); }
 
-    void grant(unsigned access) { base::set_shared(granted_, access & governed_access); }
+    void grant(unsigned access) {
+        base::set_shared(granted_, access & governed_access);
+        offers_.withdraw_all();
+    }
     [[nodiscard]] unsigned granted() const { return granted_.load(std::memory_order_relaxed); }
 
     // Pins the memory of the peer's access. `refusal` names the access for the log; `read_request` is the
@@ -42,6 +50,9 @@ public:
                                      std::span<const std::byte> read_request = {});
     // Invalidates a key for the peer.
     [[nodiscard]] OrRefusal<> invalidate(std::uint32_t key);
+
+    // Notes what the peer has written itself and what is not durable yet.
+    void note_written(Durability &durability) { offers_.note_written(durability); }
 
     [[nodiscard]] const Asker &peer() const { return peer_; }
     // Returns the peer's address, for log lines.
@@ -55,6 +66,7 @@ private:
     std::atomic<unsigned> granted_{governed_access};
     std::uint64_t registrations_seen_ = 0;  // see Memory
     InvalidatedKeys invalidated_;
+    Offers offers_;
 };
 
 }  // namespace soft

@@ -86,6 +86,10 @@ public:
     }
     // Notes that a segment that asks for next()'s answer is in a batch.
     void awaits_answer() { ++awaiting_; }
+    // Notes that next() was done without the link.
+    void done() { requests_.at(first_unbuilt_++).state = SendRequest::State::Done; }
+    // Returns whether no request waits for an answer.
+    [[nodiscard]] bool nothing_awaits() const { return awaiting_ == 0; }
     // Notes that next() is wholly in a batch.
     void built() { requests_.at(first_unbuilt_++).state = SendRequest::State::Built; }
     // Is called when the link has taken all that was built.

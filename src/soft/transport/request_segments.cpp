@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "soft/ground/environment.hpp"
 #include "soft/memory/memory.hpp"
 
 namespace soft {
@@ -20,7 +21,13 @@ wire::Opcode send_opcode(bool solicited, bool invalidates) {
 
 }  // namespace
 
-void RequestSegments::begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc) {
+void RequestSegments::begin(const Link &link, std::size_t max_payload_bytes, unsigned most_awaiting,
+                            bool crc) {
+    link_ = &link;
+    if (faults_ == nullptr && within_host_of_environment() == WithinHost::Direct) {
+        const Link::SharedPieces pieces = link.shared_pieces();
+        direct_.begin({pieces.own, pieces.peers});
+    }
     max_payload_bytes_ = max_payload_bytes;
     most_awaiting_ = most_awaiting;
     crc_ = crc;
@@ -57,6 +64,9 @@ Added RequestSegments::add_next() {
         if (const Added stopped = fault_stops(request); stopped != Added::Yes) {
             return stopped;
         }
+    }
+    if (may_go_direct(request) && go_direct(request)) {
+        return Added::Yes;
     }
     const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
     if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
@@ -145,6 +155,7 @@ bool RequestSegments::add_data(SendRequest &request) {
     } else if (!batch_.add(segment, payload)) {
         return false;
     }
+    ordered_in_link_ = ordered_in_link_ || !is_message(request.opcode);
     offset_ = at_end ? 0 : offset_ + size;
     if (at_end && has_immediate(request.opcode)) {
         add_immediate(request);

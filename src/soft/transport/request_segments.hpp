@@ -9,8 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "base/clock.hpp"
 #include "soft/ground/faults.hpp"
+#include "soft/memory/direct_access.hpp"
 #include "soft/queues/send_queue.hpp"
 #include "soft/transport/batch.hpp"
 #include "soft/transport/response.hpp"
@@ -29,9 +32,11 @@ public:
         faults_ = std::make_unique<RequestFaults>(faults, queue_pair);
     }
     [[nodiscard]] RequestFaults *faults() const { return faults_.get(); }
-    // Begins a connection. The arguments are the most bytes of payload in a segment, the most requests that
-    // wait for answers, and whether to use CRC32C.
-    void begin(std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
+    // Begins a connection. The arguments are its link, the most bytes of payload in a segment, the most
+    // requests that wait for answers, and whether to use CRC32C.
+    void begin(const Link &link, std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
+    // Is called before the link is destroyed.
+    void leave_link();
 
     // Returns true in the middle of a message.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
@@ -40,10 +45,18 @@ public:
         return bytes <= max_payload_bytes_ && faults_ == nullptr;
     }
     [[nodiscard]] bool has_next() const { return queue_.has_next(); }
-    // Adds the next segment of the send queue's next request to the batch. There is such a request.
+    // Adds the next segment of the send queue's next request to the batch, or does it, or a part of it,
+    // without the link (request_segments_direct.cpp). There is such a request.
     [[nodiscard]] Added add_next();
+    // Returns how many bytes were copied without the link since the last call.
+    [[nodiscard]] std::size_t take_direct_bytes() { return std::exchange(direct_bytes_, 0); }
+    // Returns whether it is time to do something else than copy without the link.
+    [[nodiscard]] bool has_copied_enough() const { return direct_bytes_ >= DirectAccess::most_bytes; }
     // Is called when the connection has ended.
-    void forget() { offset_ = 0; }
+    void forget() {
+        offset_ = 0;
+        inside_direct_ = false;
+    }
 
 private:
     [[nodiscard]] Added fault_stops(const SendRequest &request);
@@ -54,10 +67,22 @@ private:
     void add_immediate(const SendRequest &request);
     void add_answered(SendRequest &request);
 
+    // request_segments_direct.cpp
+    [[nodiscard]] bool may_go_direct(const SendRequest &request);
+    [[nodiscard]] bool go_direct(SendRequest &request);
+    [[nodiscard]] bool read_direct(const SendRequest &request, std::size_t bytes);
+
     const ibv_pd &domain_;
     SendQueue &queue_;
     Batch &batch_;
     std::unique_ptr<RequestFaults> faults_;
+    const Link *link_ = nullptr;
+    DirectAccess direct_;
+    std::size_t direct_bytes_ = 0;
+    bool inside_direct_ = false;  // the bytes of the current request up to offset_ were copied
+    bool ordered_in_link_ =
+        false;  // the link may have a request that must come before the next direct access
+    base::Clock::time_point peer_seen_;  // when the peer's process was last there
     std::size_t max_payload_bytes_ = 0;
     unsigned most_awaiting_ = 0;
     bool crc_ = false;

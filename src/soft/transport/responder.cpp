@@ -158,6 +158,7 @@ void Responder::respond(const Response &response) {
 }
 
 OrRefusal<> Responder::respond_when_durable(const Response &response) {
+    access_.note_written(durability_);
     if (durability_.begin()) {
         parked_response_ = response;
         parked_ = true;

@@ -173,7 +173,7 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     parameters_ = parameters;
     interest_ = {.readable = true};
     const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
-    requests_.begin(max_payload, parameters.ord, parameters.crc);
+    requests_.begin(link, max_payload, parameters.ord, parameters.crc);
     responses_.begin(max_payload);
     base::set_shared(peer_operations_,
                      parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
@@ -221,6 +221,7 @@ void Sender::end(ibv_wc_status oldest, bool reads_on) {
 
 void Sender::leave_link() {
     const base::Lock lock{mutex_};
+    requests_.leave_link();
     link_ = nullptr;
 }
 

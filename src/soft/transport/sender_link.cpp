@@ -30,6 +30,13 @@ void Sender::transmit() {
         }
         if (batch_.empty()) {
             build_batch();
+            const std::size_t copied = requests_.take_direct_bytes();
+            bytes += copied;
+            if (batch_.empty() && copied != 0) {
+                queue_.sent();
+                after_retiring();
+                continue;
+            }
             if (batch_.empty()) {
                 if (!broken_) {
                     want_writable(false);
@@ -70,7 +77,7 @@ void Sender::build_batch() {
     while (!broken_) {
         const bool may_ask = !responses_.inside() && requests_.has_next();
         const bool may_answer = !requests_.inside() && responses_.has_next();
-        if ((!may_ask && !may_answer) || !batch_.has_room()) {
+        if ((!may_ask && !may_answer) || !batch_.has_room() || requests_.has_copied_enough()) {
             return;
         }
         const bool answers_first = may_answer && (response_turn_ || !may_ask);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/transport/request_segments: writes and reads that this process does itself, in memory that the peer on
+// this host has offered (memory/offers). They are done when they return, so all later requests come after
+// them. They may overtake messages that the link still has, as RFC 5040 (section 5.5) allows, but no write,
+// read or atomic operation: programs look at memory to learn that bytes have come.
+#include <algorithm>
+
+#include "soft/memory/memory.hpp"
+#include "soft/memory/target.hpp"
+#include "soft/transport/request_segments.hpp"
+
+namespace soft {
+
+namespace {
+
+// In this time the number of a thread that has ended does not come again.
+constexpr std::chrono::milliseconds seen_for{1};
+
+}  // namespace
+
+void RequestSegments::leave_link() {
+    direct_.end();
+    link_ = nullptr;
+}
+
+// An atomic write is the peer's, because the kernel's copy need not be atomic. The peer counts the bytes of a
+// write with immediate data. A request that has begun in the link ends there.
+bool RequestSegments::may_go_direct(const SendRequest &request) {
+    if (request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ) {
+        return false;
+    }
+    if (request.length == 0 || (offset_ != 0 && !inside_direct_) || !direct_.may_reach(request.rkey) ||
+        !queue_.nothing_awaits()) {
+        return false;
+    }
+    if (ordered_in_link_) {
+        if (!batch_.empty() || link_->undelivered()) {
+            return false;
+        }
+        ordered_in_link_ = false;
+    }
+    if (const auto now = base::Clock::now(); now - peer_seen_ > seen_for) {
+        if (!link_->peer_is_there()) {
+            return false;
+        }
+        peer_seen_ = now;
+    }
+    return true;
+}
+
+bool RequestSegments::go_direct(SendRequest &request) {
+    const std::size_t bytes = std::min<std::size_t>(request.length - offset_, DirectAccess::most_bytes);
+    if (request.opcode == IBV_WR_RDMA_READ) {
+        if (!read_direct(request, bytes)) {
+            offset_ = 0;  // the peer answers all of it
+            inside_direct_ = false;
+            return false;
+        }
+    } else if (request.status != IBV_WC_SUCCESS || gather(request, offset_, bytes) != IBV_WC_SUCCESS ||
+               !direct_.write(request.rkey, request.remote_address + offset_,
+                              std::span{gathered_}.first(gathered_pieces_), bytes)) {
+        inside_direct_ = false;
+        return false;
+    }
+    direct_bytes_ += bytes;
+    offset_ += bytes;
+    inside_direct_ = offset_ != request.length;
+    if (!inside_direct_) {
+        offset_ = 0;
+        queue_.done();
+    }
+    return true;
+}
+
+bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes) {
+    Target sink;
+    return sink.aim_at(&domain_, queue_.sges_of(request), offset_, bytes) == IBV_WC_SUCCESS &&
+           sink.bytes == bytes &&
+           direct_.read(request.rkey, request.remote_address + offset_,
+                        std::span{sink.pieces}.first(sink.count), bytes);
+}
+
+}  // namespace soft
