@@ -82,7 +82,9 @@ void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
             free = at;
         }
     }
-    const unsigned offered = region.access & rights;
+    // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
+    const unsigned withheld = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
+    const unsigned offered = region.access & rights & ~withheld;
     if (free == offered_.end() || (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
         return;
     }
