@@ -136,7 +136,7 @@ public:
     };
     [[nodiscard]] virtual SharedPieces shared_pieces() const { return {}; }
     // Looks whether the peer's process still has its end, with a system call.
-    [[nodiscard]] virtual bool peer_is_there() const { return ready().ended == false; }
+    [[nodiscard]] bool peer_is_there() const { return !ready().ended; }
     // Returns the name of this kind of link, for people.
     [[nodiscard]] virtual const char *name() const = 0;
     // Returns how many bytes one segment of the path carries.

@@ -51,10 +51,6 @@ public:
     [[nodiscard]] SharedPieces shared_pieces() const override {
         return {.own = rings_.own_piece(), .peers = rings_.peers_piece()};
     }
-    [[nodiscard]] bool peer_is_there() const override {
-        look_for_peer();
-        return !peer_is_gone();
-    }
     [[nodiscard]] const char *name() const override { return "memory"; }
     [[nodiscard]] std::size_t max_segment() const override;
 

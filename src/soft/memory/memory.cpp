@@ -6,7 +6,6 @@
 
 #include "base/shared_value.hpp"
 #include "soft/ground/limits.hpp"
-#include "soft/memory/offers.hpp"
 #include "softrdma.h"
 
 namespace soft {
@@ -80,7 +79,6 @@ void Memory::erase(const MemoryRegion &region) {
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
-    Offers::withdraw_region(region);
     const base::Lock lock{mutex};
     base::set_shared(place.region, nullptr);
     --used_;

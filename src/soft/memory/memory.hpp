@@ -93,7 +93,7 @@ public:
     // Gives the region its key, and puts it into the table. Fails with ENOMEM when limits::max_mr are
     // registered.
     [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
-    // Returns when no access to the region is under way and none can begin.
+    // Returns when this process has no access to the region under way and none can begin.
     void erase(const MemoryRegion &region) EXCLUDES(mutex);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);

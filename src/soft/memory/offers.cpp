@@ -23,12 +23,22 @@ namespace {
 struct Place {
     Offers *offers;
     std::size_t number;
+
+    friend bool operator==(const Place &, const Place &) = default;
 };
 
 // All offers of regions that connections have made, for the thread that deregisters one.
 std::unordered_multimap<const MemoryRegion *, Place> &all_offers() {
     static auto &all = *new std::unordered_multimap<const MemoryRegion *, Place>;
     return all;
+}
+
+void forget(const MemoryRegion &region, const Place &place) {
+    const auto [first, last] = all_offers().equal_range(&region);
+    const auto one = std::find_if(first, last, [&place](const auto &known) { return known.second == place; });
+    if (one != last) {
+        all_offers().erase(one);
+    }
 }
 
 // Memcheck does not see what other processes write, and would report that the program reads it.
@@ -73,19 +83,13 @@ void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
     }
     const base::Lock lock{mutex};
     base::set_shared(last_offered_, region.rkey);
-    auto free = offered_.end();
-    for (auto at = offered_.begin(); at != offered_.end(); ++at) {
-        if (at->region == &region) {
-            return;
-        }
-        if (at->region == nullptr && free == offered_.end()) {
-            free = at;
-        }
-    }
+    const auto offered_already = std::ranges::find(offered_, &region, &Offered::region);
+    auto *const free = std::ranges::find(offered_, nullptr, &Offered::region);
     // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
     const unsigned withheld = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
     const unsigned offered = region.access & rights & ~withheld;
-    if (free == offered_.end() || (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
+    if (offered_already != offered_.end() || free == offered_.end() ||
+        (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
         return;
     }
     const auto number = static_cast<std::size_t>(free - offered_.begin());
@@ -95,9 +99,7 @@ void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
             left_.reserve(left_.size() + Board::most_offers);
         }
     } catch (const std::bad_alloc &) {
-        std::erase_if(all_offers(), [this, &region](const auto &one) {
-            return one.first == &region && one.second.offers == this;
-        });
+        forget(region, {this, number});
         return;  // the peer goes on as before
     }
     *free = {.region = &region, .durable = region.durable};
@@ -149,10 +151,10 @@ void Offers::withdraw_at(std::size_t number) {
     wait_for_access(number);
     Left range{};
     if (offered_[number].durable != nullptr && take_written(number, range)) {
+        std::erase_if(left_, [](const Left &known) { return known.durable->closed_durable(); });
         left_.push_back(std::move(range));  // there is room, since the offer was made
     }
-    std::erase_if(all_offers(),
-                  [&](const auto &one) { return one.second.offers == this && one.second.number == number; });
+    forget(*offered_[number].region, {this, number});
     offered_[number] = {};
 }
 

@@ -48,7 +48,8 @@ public:
     // Withdraws the offer of a key, or all of them.
     void withdraw(std::uint32_t key) EXCLUDES(mutex);
     void withdraw_all() EXCLUDES(mutex);
-    // Withdraws what is offered of a region, by any connection. The region has no pins any more.
+    // Withdraws what is offered of a region, by any connection. The region is not in Memory any more, so no
+    // offer of it follows.
     static void withdraw_region(const MemoryRegion &region) EXCLUDES(mutex);
 
     // Notes the ranges that the peer has written itself, and has not asked to make durable since.

@@ -55,6 +55,7 @@ struct Target {
     void deregister() {
         if (!std::exchange(gone, true)) {
             Memory::instance().erase(region);
+            Offers::withdraw_region(region);
         }
     }
     [[nodiscard]] std::byte *memory() { return bytes.data() + margin; }
