@@ -2,6 +2,9 @@
 // soft/memory/offers, direct_access: the two ends of one connection, whose boards are in this process. A peer
 // may write anything on its board.
 //     test_soft_direct_access [BOARDS]: 300,000 random boards unless told
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "soft/memory/direct_access.hpp"
 #include "soft/memory/offers.hpp"
@@ -19,6 +23,20 @@
 
 // This comes last, because it asserts.
 #include "../base/check.hpp"
+
+namespace {
+
+// The range that was made durable last.
+std::atomic<std::uintptr_t> synced_from{0};
+std::atomic<std::uintptr_t> synced_to{0};
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t length, int flags) {
+    synced_from = reinterpret_cast<std::uintptr_t>(address);
+    synced_to = synced_from + length;
+    return static_cast<int>(syscall(SYS_msync, address, length, flags));
+}
 
 namespace {
 
@@ -242,6 +260,135 @@ void memory_that_vanished_is_not_reached(void **) {
     assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
 }
 
+// A pool of several pages, which is registered for persistent flush.
+struct Pool {
+    static constexpr std::size_t pages = 8;
+    static constexpr std::size_t page = 4096;
+
+    Pool() {
+        const int file = mkostemp(name_, O_CLOEXEC);
+        assert_true(file >= 0);
+        assert_int_equal(ftruncate(file, pages * page), 0);
+        void *const mapped = mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        assert_ptr_not_equal(mapped, MAP_FAILED);
+        close(file);
+        auto durable = persist::Region::open(mapped, pages * page);
+        assert_true(durable.has_value());
+        region.durable = std::move(*durable);
+        region.pd = &domain;
+        region.addr = mapped;
+        region.length = pages * page;
+        region.iova = reinterpret_cast<std::uintptr_t>(mapped);
+        region.access = everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
+        assert_true(Memory::instance().insert(region).has_value());
+    }
+    ~Pool() {
+        munmap(region.addr, pages * page);
+        unlink(name_);
+    }
+    Pool(const Pool &) = delete;
+    Pool &operator=(const Pool &) = delete;
+
+    void deregister() {
+        Memory::instance().erase(region);
+        Offers::withdraw_region(region);
+    }
+    [[nodiscard]] std::uintptr_t address(std::size_t number) const { return region.iova + number * page; }
+
+    MemoryRegion region;
+
+private:
+    char name_[32] = "direct_access-XXXXXX";
+};
+
+// What one connection's peer wrote, as the device makes it durable.
+struct Flushes {
+    // Returns the pages that were made durable, from the first byte on: {0, 0} when there were none.
+    std::pair<std::uintptr_t, std::uintptr_t> flush(Offers &offers) {
+        synced_from = synced_to = 0;
+        offers.note_written(durability);
+        if (durability.begin()) {
+            done.wait(false);
+            done = false;
+            durability.worker_is_back();
+        }
+        assert_int_equal(durability.error(), 0);
+        return {synced_from, synced_to};
+    }
+    static void back(void *flushes) {
+        auto &all = *static_cast<Flushes *>(flushes);
+        if (!all.durability.persist_now()) {
+            all.done = true;
+            all.done.notify_one();
+        }
+    }
+
+    std::atomic<bool> done{false};
+    soft::Durability durability{back, this};
+};
+
+void written_ranges_become_durable(void **) {
+    Pool pool;
+    Connection connection;
+    Flushes flushes;
+    const auto bytes = pattern();
+    connection.offer(pool.region);
+    assert_true(connection.write(pool.region.rkey, pool.address(2) + 100, bytes));
+    assert_true(connection.write(pool.region.rkey, pool.address(4), bytes));
+    const auto [from, to] = flushes.flush(connection.offers);
+    assert_true(from != 0 && from <= pool.address(2) + 100);
+    assert_true(to >= pool.address(4) + bytes.size());
+    assert_true(from >= pool.address(2) && to <= pool.address(5));
+    assert_int_equal(flushes.flush(connection.offers).second, 0);
+    assert_true(connection.write(pool.region.rkey, pool.address(7), bytes));
+    assert_true(flushes.flush(connection.offers).second >= pool.address(7) + bytes.size());
+    pool.deregister();
+}
+
+// The range of a region that is gone by the time of the flush is the flush's too.
+void ranges_of_deregistered_memory_become_durable(void **) {
+    Pool pool;
+    Connection connection;
+    Flushes flushes;
+    connection.offer(pool.region);
+    assert_true(connection.write(pool.region.rkey, pool.address(3), pattern()));
+    pool.deregister();
+    const auto [from, to] = flushes.flush(connection.offers);
+    assert_true(from != 0 && from <= pool.address(3) && to > pool.address(3));
+}
+
+// A read of such memory is also a flush, which only the target can do.
+void memory_that_can_be_durable_is_not_read(void **) {
+    Pool pool;
+    Connection connection;
+    std::array<std::byte, 8> bytes{};
+    connection.offer(pool.region);
+    assert_false(connection.read(pool.region.rkey, pool.address(0), bytes));
+    pool.deregister();
+}
+
+// Whatever the peer notes, and however it is taken in between, bytes inside the region are made durable.
+void noted_ranges_are_cut_to_the_region(void **) {
+    Pool pool;
+    Connection connection;
+    Flushes flushes;
+    connection.offer(pool.region);
+    for (const auto &[noted_from, noted_to] :
+         {std::pair<std::uint64_t, std::uint64_t>{UINT64_MAX, UINT64_MAX},
+          {UINT64_MAX, 0},
+          {0, 10},
+          {10, 0},
+          {1, 1}}) {
+        connection.initiator_board.written[0].from = noted_from;
+        connection.initiator_board.written[0].to = noted_to;
+        const auto [from, to] = flushes.flush(connection.offers);
+        if (from != to) {
+            assert_true(from >= pool.address(0) && to <= pool.address(Pool::pages));
+        }
+    }
+    pool.deregister();
+}
+
 // The peer writes random numbers on its boards. The initiator's own memory stays as it is but for the buffer
 // of a read, and the target withdraws its offers all the same.
 void random_boards_reach_nothing_of_the_initiator(void **) {
@@ -322,6 +469,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(another_process_is_not_taken_for_the_peer),
         cmocka_unit_test(a_thread_that_is_gone_is_not_reached),
         cmocka_unit_test(memory_that_vanished_is_not_reached),
+        cmocka_unit_test(written_ranges_become_durable),
+        cmocka_unit_test(ranges_of_deregistered_memory_become_durable),
+        cmocka_unit_test(memory_that_can_be_durable_is_not_read),
+        cmocka_unit_test(noted_ranges_are_cut_to_the_region),
         cmocka_unit_test(random_boards_reach_nothing_of_the_initiator),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
