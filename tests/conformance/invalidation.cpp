@@ -2,6 +2,8 @@
 // conformance: tests sends with invalidate (RFC 5040 section 5.3): the peer of a key gives it back with a
 // message, for its connection. Devices of hardware take back no key of an ordinary region.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "suite.hpp"
 
@@ -84,6 +86,30 @@ void a_key_that_was_given_back_is_the_peers_no_more(void **) {
         ends.expect_disconnected();
         assert_int_equal(given.bytes[0], 0x5a);
     }
+}
+
+// A write behind the message does not overtake it, though the peer has used the key before.
+void a_write_in_the_same_chain_is_refused(void **) {
+    auto &given = make<Given>();
+    Ends &ends = given.ends;
+    assert_int_equal(post(ends.client, {given.write(1)}), 0);
+    expect_completion(ends.client.cq, 1);
+    settle(ends.client, ends.server);
+    // A connection through memory comes to rest, and writes the next time without it.
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    assert_int_equal(post(ends.client, {given.write(2)}), 0);
+    expect_completion(ends.client.cq, 2);
+    settle(ends.client, ends.server);
+    given.bytes[0] = std::byte{0x5a};
+    fill(ends.client, 0, 8, 1);
+    assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 8)}), 0);
+    assert_int_equal(
+        post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), given.region->rkey)),
+                           unsignaled(given.write(8)), read_request(ends.client, ends.server, 64, 8, 9)}),
+        0);
+    assert_int_equal(next_completion(ends.client.cq).status, IBV_WC_REM_ACCESS_ERR);
+    ends.expect_disconnected();
+    assert_int_equal(given.bytes[0], 0x5a);
 }
 
 void for_no_operation(void **) {
@@ -199,6 +225,7 @@ void keys_that_cannot_be_given_back(void **) {
 
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_key_that_was_given_back_is_the_peers_no_more),
+    cmocka_unit_test(a_write_in_the_same_chain_is_refused),
     cmocka_unit_test(for_no_operation),
     cmocka_unit_test(other_connections_keep_it),
     cmocka_unit_test(a_message_that_waits),

@@ -3,6 +3,9 @@
 // that is registered for one queue pair. Only the peer of that queue pair reaches the memory. For
 // others the key is a key of nothing.
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "suite.hpp"
 
@@ -236,7 +239,46 @@ void the_connection_manager_asks_for_all(void **) {
     }
 }
 
+// The server's queue pair changes its rights all the time, but never those that the reads and writes need.
+// All of these take many turns, and begin and continue in different ways.
+void large_requests_while_rights_change(void **) {
+    if (!subject.is_soft) {
+        skip();
+    }
+    constexpr std::size_t size = std::size_t{24} << 20;
+    auto &ends = connected({.memory_bytes = 2 * size});
+    std::atomic<bool> over{false};
+    std::jthread changes{[&] {
+        for (bool withholds = false; !over; withholds = !withholds) {
+            ibv_qp_attr attributes{};
+            attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                                         (withholds ? 0U : unsigned{IBV_ACCESS_REMOTE_ATOMIC});
+            (void)softrdma_ibv_modify_qp(ends.server.id->qp, &attributes, IBV_QP_ACCESS_FLAGS);
+            std::this_thread::sleep_for(std::chrono::microseconds{300});
+        }
+    }};
+    for (unsigned round = 0; round < 12; ++round) {
+        fill(ends.client, 0, size, round);
+        ibv_wc completion{};
+        const bool is_written =
+            post(ends.client, {write_request(ends.client, ends.server, 0, size, 1)}) == 0 &&
+            poll_for(ends.client.cq, completion) && completion.status == IBV_WC_SUCCESS;
+        Request read = read_request(ends.client, ends.server, size, size, 2);
+        read.remote_address = ends.server.address();
+        const bool is_read = is_written && post(ends.client, {read}) == 0 &&
+                             poll_for(ends.client.cq, completion) && completion.status == IBV_WC_SUCCESS;
+        if (!is_read || !std::equal(ends.client.memory.begin(), ends.client.memory.begin() + size,
+                                    ends.client.memory.begin() + size)) {
+            over = true;
+            changes.join();
+            fail_msg("round %u: status %d", round, completion.status);
+        }
+    }
+    over = true;
+}
+
 constexpr CMUnitTest tests[] = {
+    cmocka_unit_test(large_requests_while_rights_change),
     cmocka_unit_test(a_queue_pair_refuses_what_it_does_not_grant),
     cmocka_unit_test(the_connection_manager_asks_for_all),
     cmocka_unit_test(only_its_peer_writes_and_reads),

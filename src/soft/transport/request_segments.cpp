@@ -68,6 +68,9 @@ Added RequestSegments::add_next() {
     if (may_go_direct(request) && go_direct(request)) {
         return Added::Yes;
     }
+    if (std::exchange(inside_direct_, false) && is_answered(request.opcode)) {
+        offset_ = 0;  // the peer answers all of it
+    }
     const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
     if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
         return Added::No;
@@ -155,7 +158,8 @@ bool RequestSegments::add_data(SendRequest &request) {
     } else if (!batch_.add(segment, payload)) {
         return false;
     }
-    ordered_in_link_ = ordered_in_link_ || !is_message(request.opcode);
+    ordered_in_link_ =
+        ordered_in_link_ || !is_message(request.opcode) || request.opcode == IBV_WR_SEND_WITH_INV;
     offset_ = at_end ? 0 : offset_ + size;
     if (at_end && has_immediate(request.opcode)) {
         add_immediate(request);

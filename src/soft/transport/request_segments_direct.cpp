@@ -2,7 +2,8 @@
 // soft/transport/request_segments: writes and reads that this process does itself, in memory that the peer on
 // this host has offered (memory/offers). They are done when they return, so all later requests come after
 // them. They may overtake messages that the link still has, as RFC 5040 (section 5.5) allows, but no write,
-// read or atomic operation: programs look at memory to learn that bytes have come.
+// read or atomic operation: programs look at memory to learn that bytes have come. Neither do they overtake a
+// message that takes a key back.
 #include <algorithm>
 
 #include "soft/memory/memory.hpp"
@@ -52,14 +53,11 @@ bool RequestSegments::go_direct(SendRequest &request) {
     const std::size_t bytes = std::min<std::size_t>(request.length - offset_, DirectAccess::most_bytes);
     if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
-            offset_ = 0;  // the peer answers all of it
-            inside_direct_ = false;
             return false;
         }
     } else if (request.status != IBV_WC_SUCCESS || gather(request, offset_, bytes) != IBV_WC_SUCCESS ||
                !direct_.write(request.rkey, request.remote_address + offset_,
                               std::span{gathered_}.first(gathered_pieces_), bytes)) {
-        inside_direct_ = false;
         return false;
     }
     direct_bytes_ += bytes;
