@@ -45,7 +45,7 @@ bool DirectAccess::find(std::uint32_t key) {
     return false;
 }
 
-// Checks, once, that the thread which the peer names is one of a process that has this board, and that the
+// Checks that the thread which the peer names is one of a process that has this board, and that the
 // kernel allows the access. Another process does not have the random number at that place.
 bool DirectAccess::prove() {
     std::uint64_t number = 0;

@@ -5,7 +5,7 @@
 //
 // A process that is gone, or runs another program, is not accessed instead of the peer: the peer names a
 // thread that is not its first one, and such a thread does not outlive exec(3). The owner looks often enough
-// whether the peer is still connected, so that the number of the thread has no other meaning yet.
+// whether the peer is still there (look_again()), so that the number of the thread has no other meaning yet.
 #pragma once
 
 #include <sys/types.h>
@@ -31,6 +31,9 @@ public:
 
     // Returns whether the peer may have offered the region with this key.
     [[nodiscard]] bool may_reach(std::uint32_t key) { return boards_.own != nullptr && find(key); }
+    // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
+    // nothing can be reached any more.
+    [[nodiscard]] bool look_again() { return !proven_ || prove(); }
     // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
     // caller then asks the peer, which also knows how to refuse.
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,

@@ -2,14 +2,16 @@
 // soft/memory/offers: see the header.
 #include "soft/memory/offers.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <cstdlib>
 #include <new>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -19,27 +21,6 @@
 namespace soft {
 
 namespace {
-
-struct Place {
-    Offers *offers;
-    std::size_t number;
-
-    friend bool operator==(const Place &, const Place &) = default;
-};
-
-// All offers of regions that connections have made, for the thread that deregisters one.
-std::unordered_multimap<const MemoryRegion *, Place> &all_offers() {
-    static auto &all = *new std::unordered_multimap<const MemoryRegion *, Place>;
-    return all;
-}
-
-void forget(const MemoryRegion &region, const Place &place) {
-    const auto [first, last] = all_offers().equal_range(&region);
-    const auto one = std::find_if(first, last, [&place](const auto &known) { return known.second == place; });
-    if (one != last) {
-        all_offers().erase(one);
-    }
-}
 
 // Memcheck does not see what other processes write, and would report that the program reads it.
 bool is_under_memcheck() {
@@ -57,13 +38,20 @@ constinit base::LastingMutex Offers::mutex;
 
 const Offers::Held Offers::held_while_forking{base::ForkLevel::SoftMemory};
 
-void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread) {
+// All offers of regions that connections have made, for the thread that deregisters one.
+Offers::All &Offers::all_offers() {
+    static auto &all = *new All;
+    return all;
+}
+
+void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket) {
     if (boards.own != nullptr && !is_under_memcheck()) {
         const base::Lock lock{mutex};
         boards.own->peers_place.store(reinterpret_cast<std::uintptr_t>(boards.peers),
                                       std::memory_order_relaxed);
         boards_ = boards;
         thread_ = &thread;
+        socket_ = socket;
     }
 }
 
@@ -76,7 +64,7 @@ void Offers::end() {
     }
 }
 
-void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
+void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &withheld) {
     const pid_t thread = thread_->load(std::memory_order_relaxed);
     if (thread == 0) {
         return;
@@ -86,23 +74,22 @@ void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
     const auto offered_already = std::ranges::find(offered_, &region, &Offered::region);
     auto *const free = std::ranges::find(offered_, nullptr, &Offered::region);
     // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
-    const unsigned withheld = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
-    const unsigned offered = region.access & rights & ~withheld;
+    const unsigned served = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
+    const unsigned offered = region.access & ~(served | withheld.load(std::memory_order_relaxed));
     if (offered_already != offered_.end() || free == offered_.end() ||
         (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
         return;
     }
     const auto number = static_cast<std::size_t>(free - offered_.begin());
     try {
-        all_offers().emplace(&region, Place{this, number});
         if (region.durable != nullptr) {
             left_.reserve(left_.size() + Board::most_offers);
         }
+        const auto among_all = all_offers().emplace(&region, Place{.offers = this, .number = number});
+        *free = {.region = &region, .durable = region.durable, .among_all = among_all};
     } catch (const std::bad_alloc &) {
-        forget(region, {this, number});
         return;  // the peer goes on as before
     }
-    *free = {.region = &region, .durable = region.durable};
     base::set_shared(region.offered, true);
     Board::Offer &place = boards_.own->offers[number];
     place.rights.store(offered, std::memory_order_relaxed);
@@ -116,21 +103,13 @@ void Offers::offer_now(const MemoryRegion &region, unsigned rights) {
 
 void Offers::withdraw(std::uint32_t key) {
     const base::Lock lock{mutex};
-    for (std::size_t number = 0; number < offered_.size(); ++number) {
-        if (offered_[number].region != nullptr && offered_[number].region->rkey == key) {
-            withdraw_at(number);
-        }
-    }
+    withdraw_those([key](const MemoryRegion &region) { return region.rkey == key; });
 }
 
 void Offers::withdraw_all() {
     const base::Lock lock{mutex};
     base::set_shared(last_offered_, 0);
-    for (std::size_t number = 0; number < offered_.size(); ++number) {
-        if (offered_[number].region != nullptr) {
-            withdraw_at(number);
-        }
-    }
+    withdraw_those([](const MemoryRegion &) { return true; });
 }
 
 void Offers::withdraw_region(const MemoryRegion &region) {
@@ -140,41 +119,73 @@ void Offers::withdraw_region(const MemoryRegion &region) {
     const base::Lock lock{mutex};
     for (auto one = all_offers().find(&region); one != all_offers().end(); one = all_offers().find(&region)) {
         one->second.offers->mutex.assert_held();
-        one->second.offers->withdraw_at(one->second.number);
+        one->second.offers->withdraw_those(
+            [&region](const MemoryRegion &other) { return &other == &region; });
     }
 }
 
 // The order with DirectAccess::begin_access() is sequentially consistent: either the peer sees that the key
 // is gone, or this thread sees the peer's access.
-void Offers::withdraw_at(std::size_t number) {
-    boards_.own->offers[number].key.store(0, std::memory_order_seq_cst);
-    wait_for_access(number);
+template <typename Is>
+void Offers::withdraw_those(Is is) {
+    unsigned numbers = 0;
+    for (std::size_t number = 0; number < offered_.size(); ++number) {
+        if (offered_[number].region != nullptr && is(*offered_[number].region)) {
+            boards_.own->offers[number].key.store(0, std::memory_order_seq_cst);
+            numbers |= 1U << number;
+        }
+    }
+    if (numbers == 0) {
+        return;
+    }
+    wait_for_accesses(numbers);
+    for (std::size_t number = 0; number < offered_.size(); ++number) {
+        if ((numbers & 1U << number) != 0) {
+            keep_written(number);
+            all_offers().erase(offered_[number].among_all);
+            offered_[number] = {};
+        }
+    }
+}
+
+// The peer's program may never ask for these bytes. Those that deregistering has made durable are forgotten.
+void Offers::keep_written(std::size_t number) {
     Left range{};
     if (offered_[number].durable != nullptr && take_written(number, range)) {
         std::erase_if(left_, [](const Left &known) { return known.durable->closed_durable(); });
         left_.push_back(std::move(range));  // there is room, since the offer was made
     }
-    forget(*offered_[number].region, {this, number});
-    offered_[number] = {};
 }
 
-// An access takes as long as the copy of Board::most_access_bytes. A peer that was stopped in between, or
+// Returns whether the peer has closed its socket, as the kernel does for a process that ends. A thread that
+// accesses memory keeps its process's sockets open. This end may have shut its own side down.
+bool Offers::peer_is_gone() const {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    return getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
+           info.tcpi_state != TCP_FIN_WAIT2;
+}
+
+// An access takes as long as the copy of DirectAccess::most_bytes. A peer that was stopped in between, or
 // whose board has any number, is not waited for without end.
-void Offers::wait_for_access(std::size_t number) const {
+void Offers::wait_for_accesses(unsigned numbers) const {
+    std::uint32_t number = 0;
     const auto is_under_way = [&] {
-        return boards_.peers->accesses.load(std::memory_order_seq_cst) == number + 1;
+        number = boards_.peers->accesses.load(std::memory_order_seq_cst) - 1;
+        return number < offered_.size() && (numbers & 1U << number) != 0;
     };
     if (!is_under_way()) {
         return;
     }
     const auto patience = base::Clock::now() + limits::access_timeout;
-    while (is_under_way()) {
+    while (is_under_way() && !peer_is_gone()) {
         if (base::Clock::now() >= patience) {
-            BASE_LOG(
-                Error,
-                "the peer's process has stopped while it accesses the %zu bytes at %p: when it goes on, it "
-                "may still write there",
-                offered_[number].region->length, offered_[number].region->addr);
+            const MemoryRegion &region = *offered_[number].region;
+            BASE_LOG(Error,
+                     "the peer's process has stopped while it accesses the %zu bytes at %p: when it goes on, "
+                     "it may still write there",
+                     region.length, region.addr);
             return;
         }
         sched_yield();

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -32,17 +33,19 @@ public:
     Offers &operator=(const Offers &) = delete;
     ~Offers() { end(); }
 
-    // Begins a connection. The boards stay mapped until end(). `thread` is the number of a thread of this
-    // process that lasts as long as the connection; 0 while there is none.
-    void begin(const Boards &boards, const std::atomic<pid_t> &thread);
+    // Begins a connection. The boards stay mapped, and the TCP socket to the peer stays open, until end().
+    // `thread` is the number of a thread of this process that lasts as long as the connection; 0 while there
+    // is none.
+    void begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket);
     // Withdraws all offers.
     void end() EXCLUDES(mutex);
 
-    // Offers a region that the caller has pinned, with those of its rights that are in `rights`. Does nothing
-    // when the region is offered already, or when there are Board::most_offers.
-    void offer(const MemoryRegion &region, unsigned rights) EXCLUDES(mutex) {
+    // Offers a region that the caller has pinned, without the rights that are withheld now. A thread that
+    // changes these calls withdraw_all() afterwards. Does nothing when the region is offered already, or when
+    // there are Board::most_offers.
+    void offer(const MemoryRegion &region, const std::atomic<unsigned> &withheld) EXCLUDES(mutex) {
         if (boards_.own != nullptr && region.rkey != last_offered_.load(std::memory_order_relaxed)) {
-            offer_now(region, rights);
+            offer_now(region, withheld);
         }
     }
     // Withdraws the offer of a key, or all of them.
@@ -56,10 +59,16 @@ public:
     void note_written(Durability &durability) EXCLUDES(mutex);
 
 private:
+    struct Place {
+        Offers *offers;
+        std::size_t number;
+    };
+    using All = std::multimap<const MemoryRegion *, Place>;
     // The region of an offer on the own board.
     struct Offered {
         const MemoryRegion *region = nullptr;
         std::shared_ptr<persist::Region> durable;
+        All::iterator among_all;
     };
     // A range of a region that is not offered any more.
     struct Left {
@@ -68,9 +77,13 @@ private:
         std::byte *end;
     };
 
-    void offer_now(const MemoryRegion &region, unsigned rights) EXCLUDES(mutex);
-    void withdraw_at(std::size_t number) REQUIRES(mutex);
-    void wait_for_access(std::size_t number) const REQUIRES(mutex);
+    void offer_now(const MemoryRegion &region, const std::atomic<unsigned> &withheld) EXCLUDES(mutex);
+    template <typename Is>
+    void withdraw_those(Is is) REQUIRES(mutex);
+    [[nodiscard]] static All &all_offers() REQUIRES(mutex);
+    [[nodiscard]] bool peer_is_gone() const REQUIRES(mutex);
+    void wait_for_accesses(unsigned numbers) const REQUIRES(mutex);
+    void keep_written(std::size_t number) REQUIRES(mutex);
     [[nodiscard]] bool take_written(std::size_t number, Left &range) const REQUIRES(mutex);
 
     static base::LastingMutex mutex;
@@ -79,6 +92,7 @@ private:
 
     Boards boards_;  // changed with the group's lock
     const std::atomic<pid_t> *thread_ = nullptr;
+    int socket_ GUARDED_BY(mutex) = -1;
     std::atomic<std::uint32_t> last_offered_{0};  // a key for which offer() has nothing to do
     std::array<Offered, Board::most_offers> offered_ GUARDED_BY(mutex);
     std::vector<Left> left_ GUARDED_BY(mutex);

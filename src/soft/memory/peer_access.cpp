@@ -13,13 +13,13 @@ namespace soft {
 OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
                                std::span<const std::byte> read_request) {
     Memory::instance().see_registrations(registrations_seen_);
-    const unsigned withheld = governed_access & ~granted();
+    const unsigned withheld = withheld_.load(std::memory_order_relaxed);
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);
     auto pin = (access.rights & withheld) != 0 ? std::unexpected{Fault::QueuePairAccess}
                : given_back                    ? std::unexpected{Fault::InvalidKey}
                                                : Memory::instance().pin(access);
     if (pin) {
-        offers_.offer(pin->region(), granted() | ~governed_access);
+        offers_.offer(pin->region(), withheld_);
         return std::move(*pin);
     }
     const Fault fault = pin.error();

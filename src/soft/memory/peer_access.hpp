@@ -35,14 +35,18 @@ public:
     }
     // Lets the peer, a process of this host, access itself what it has accessed once (Offers::begin()). Ends
     // with withdraw().
-    void offer(const Boards &boards, const std::atomic<pid_t> &thread) { offers_.begin(boards, thread); }
+    void offer(const Boards &boards, const std::atomic<pid_t> &thread, int socket) {
+        offers_.begin(boards, thread, socket);
+    }
     void withdraw() { offers_.end(); }
 
     void grant(unsigned access) {
-        base::set_shared(granted_, access & governed_access);
+        base::set_shared(withheld_, governed_access & ~access);
         offers_.withdraw_all();
     }
-    [[nodiscard]] unsigned granted() const { return granted_.load(std::memory_order_relaxed); }
+    [[nodiscard]] unsigned granted() const {
+        return governed_access & ~withheld_.load(std::memory_order_relaxed);
+    }
 
     // Pins the memory of the peer's access. `refusal` names the access for the log; `read_request` is the
     // body of a read.
@@ -63,7 +67,7 @@ private:
     const Asker peer_;
     tcp::Text text_;
     Origin origin_{};
-    std::atomic<unsigned> granted_{governed_access};
+    std::atomic<unsigned> withheld_{0};
     std::uint64_t registrations_seen_ = 0;  // see Memory
     InvalidatedKeys invalidated_;
     Offers offers_;

@@ -3,7 +3,9 @@
 // may write anything on its board.
 //     test_soft_direct_access [BOARDS]: 300,000 random boards unless told
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +18,12 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "persist/region.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/memory/direct_access.hpp"
 #include "soft/memory/offers.hpp"
 #include "softrdma.h"
@@ -93,15 +100,18 @@ struct Target {
 
 // The two ends, with the boards in between.
 struct Connection {
-    Connection() {
-        offers.begin({as_span(target_board), as_span(initiator_board)}, thread);
+    explicit Connection(bool has_sockets = true) {
+        if (has_sockets) {
+            connect_sockets();
+        }
+        offers.begin({as_span(target_board), as_span(initiator_board)}, thread, own.get());
         access.begin({as_span(initiator_board), as_span(target_board)});
     }
 
     [[nodiscard]] static std::span<std::byte> as_span(Board &board) {
         return std::as_writable_bytes(std::span{&board, 1});
     }
-    void offer(const MemoryRegion &region) { offers.offer(region, ~0U); }
+    void offer(const MemoryRegion &region) { offers.offer(region, nothing_withheld); }
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const std::byte> from) {
         const iovec piece{.iov_base = const_cast<std::byte *>(from.data()), .iov_len = from.size()};
         return access.may_reach(key) && access.write(key, address, {&piece, 1}, from.size());
@@ -111,9 +121,28 @@ struct Connection {
         return access.may_reach(key) && access.read(key, address, {&piece, 1}, to.size());
     }
 
+    void connect_sockets() {
+        const base::Fd listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+        sockaddr_in here{};
+        here.sin_family = AF_INET;
+        here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof(here);
+        assert_int_equal(bind(listener.get(), reinterpret_cast<sockaddr *>(&here), length), 0);
+        assert_int_equal(listen(listener.get(), 1), 0);
+        assert_int_equal(getsockname(listener.get(), reinterpret_cast<sockaddr *>(&here), &length), 0);
+        peer.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        assert_int_equal(connect(peer.get(), reinterpret_cast<sockaddr *>(&here), length), 0);
+        own.reset(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        assert_true(static_cast<bool>(own));
+    }
+
+    // The two sockets of a TCP connection, on which the ends see each other.
+    base::Fd own;
+    base::Fd peer;
     Board target_board;
     Board initiator_board;
     std::atomic<pid_t> thread{gettid()};
+    std::atomic<unsigned> nothing_withheld{0};
     Offers offers;
     DirectAccess access;
 };
@@ -164,7 +193,8 @@ void a_right_that_is_not_granted_is_not_offered(void **) {
     Target target;
     Connection connection;
     auto bytes = pattern();
-    connection.offers.offer(target.region, IBV_ACCESS_REMOTE_READ);
+    const std::atomic<unsigned> withheld{IBV_ACCESS_REMOTE_WRITE};
+    connection.offers.offer(target.region, withheld);
     assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
     assert_true(connection.read(target.region.rkey, target.region.iova, bytes));
 }
@@ -389,8 +419,93 @@ void noted_ranges_are_cut_to_the_region(void **) {
     pool.deregister();
 }
 
-// The peer writes random numbers on its boards. The initiator's own memory stays as it is but for the buffer
-// of a read, and the target withdraws its offers all the same.
+// The number of a thread that has ended may come again for another process while the peer's socket is still
+// open, because a child of the peer has it.
+void the_peer_is_looked_for_again(void **) {
+    Target target;
+    Connection connection;
+    connection.offer(target.region);
+    assert_true(connection.write(target.region.rkey, target.region.iova, pattern()));
+    assert_true(connection.access.look_again());
+    connection.target_board.peers_place = reinterpret_cast<std::uintptr_t>(&connection.target_board);
+    assert_false(connection.access.look_again());
+    assert_false(connection.access.may_reach(target.region.rkey));
+}
+
+// An access of a peer that was killed in it never ends.
+void a_peer_that_is_gone_is_not_waited_for(void **) {
+    for (const bool is_gone : {false, true}) {
+        Target target;
+        Connection connection;
+        connection.offer(target.region);
+        if (is_gone) {
+            connection.peer.reset();
+        }
+        connection.initiator_board.accesses = 1;
+        const auto begun = base::Clock::now();
+        target.deregister();
+        assert_int_equal(base::Clock::now() - begun < soft::limits::access_timeout, is_gone);
+    }
+}
+
+// This end gives its link up first, and the peer still accesses the memory.
+void an_end_that_gives_up_waits_for_the_peer(void **) {
+    Target target;
+    Connection connection;
+    connection.offer(target.region);
+    (void)shutdown(connection.own.get(), SHUT_RDWR);
+    connection.initiator_board.accesses = 1;
+    const auto begun = base::Clock::now();
+    connection.offers.end();
+    assert_true(base::Clock::now() - begun >= soft::limits::access_timeout);
+}
+
+// The peer says of each offer in turn that it uses it.
+void a_peer_that_lies_is_waited_for_once(void **) {
+    std::array<std::unique_ptr<Target>, Board::most_offers> targets;
+    Connection connection;
+    for (auto &target : targets) {
+        target = std::make_unique<Target>();
+        connection.offer(target->region);
+    }
+    const std::jthread liar{[&](const std::stop_token &over) {
+        while (!over.stop_requested()) {
+            for (std::uint32_t number = 0; number < Board::most_offers; ++number) {
+                if (connection.target_board.offers[number].key == 0) {
+                    connection.initiator_board.accesses = number + 1;
+                }
+            }
+        }
+    }};
+    const auto begun = base::Clock::now();
+    connection.offers.withdraw_all();
+    assert_true(base::Clock::now() - begun < 2 * soft::limits::access_timeout);
+}
+
+// A program registers memory, has it written, and deregisters it, and its peer never flushes.
+void written_regions_that_are_durable_are_forgotten(void **) {
+    Connection connection;
+    std::vector<std::weak_ptr<persist::Region>> regions;
+    for (int round = 0; round < 200; ++round) {
+        Target target{everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT};
+        const auto begin = reinterpret_cast<std::uintptr_t>(target.memory());
+        auto opened = persist::Region::open_as(
+            target.memory(), size, {{begin, begin + size, persist::Durability::CacheLines, "is DAX"}});
+        assert_true(opened.has_value());
+        target.region.durable = std::move(*opened);
+        regions.emplace_back(target.region.durable);
+        connection.offer(target.region);
+        assert_true(connection.write(target.region.rkey, target.region.iova, pattern()));
+        target.deregister();
+        assert_true(target.region.durable.use_count() > 1);
+        target.region.durable->close();
+    }
+    assert_true(std::ranges::count_if(regions, [](const auto &one) { return !one.expired(); }) <=
+                static_cast<long>(Board::most_offers));
+}
+
+// The peer writes random numbers on its boards. The initiator's own memory stays as it is but for the
+// buffer of a read, and the target withdraws its offers all the same.
 void random_boards_reach_nothing_of_the_initiator(void **) {
     std::mt19937_64 random{1};
     struct {
@@ -399,7 +514,7 @@ void random_boards_reach_nothing_of_the_initiator(void **) {
         std::array<std::byte, margin> after;
     } initiator{};
     auto target = std::make_unique<Target>();
-    auto connection = std::make_unique<Connection>();
+    auto connection = std::make_unique<Connection>(false);
     connection->offer(target->region);
     const auto any = [&random](auto &number) {
         number = static_cast<std::remove_reference_t<decltype(number)>::value_type>(random());
@@ -446,7 +561,7 @@ void random_boards_reach_nothing_of_the_initiator(void **) {
         assert_true(std::ranges::all_of(initiator.before, [](std::byte one) { return one == std::byte{0}; }));
         assert_true(std::ranges::all_of(initiator.after, [](std::byte one) { return one == std::byte{0}; }));
         if (random() % 64 == 0) {
-            connection = std::make_unique<Connection>();
+            connection = std::make_unique<Connection>(false);
             target = std::make_unique<Target>();
             connection->offer(target->region);
         }
@@ -473,6 +588,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(ranges_of_deregistered_memory_become_durable),
         cmocka_unit_test(memory_that_can_be_durable_is_not_read),
         cmocka_unit_test(noted_ranges_are_cut_to_the_region),
+        cmocka_unit_test(the_peer_is_looked_for_again),
+        cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
+        cmocka_unit_test(an_end_that_gives_up_waits_for_the_peer),
+        cmocka_unit_test(a_peer_that_lies_is_waited_for_once),
+        cmocka_unit_test(written_regions_that_are_durable_are_forgotten),
         cmocka_unit_test(random_boards_reach_nothing_of_the_initiator),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
