@@ -89,10 +89,15 @@ void stays_on_tcp(const tcp::Address &peer, const char *why) {
                   tcp::text_of(peer).c_str(), why);
 }
 
-bool is_of_this_user(int socket) {
+// Returns the peer's process if it is one of this user: its number, or 0 when it has none here. The kernel
+// tells it, and the peer cannot choose it.
+std::optional<pid_t> process_of_this_user(int socket) {
     ucred peer{};
     socklen_t size = sizeof(peer);
-    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) {
+        return std::nullopt;
+    }
+    return peer.pid;
 }
 
 union ControlRoom {
@@ -192,14 +197,19 @@ base::Result<SharedRings> Meeting::join() const {
         if (!socket) {
             return base::failure(errno == EAGAIN ? ECONNRESET : errno);
         }
-        if (!is_of_this_user(socket.get())) {
+        const auto process = process_of_this_user(socket.get());
+        if (!process) {
             continue;
         }
         auto memory = greeted(socket.get());
         if (!memory) {
             return std::unexpected{memory.error()};
         }
-        return SharedRings::join(std::move(*memory));
+        auto rings = SharedRings::join(std::move(*memory));
+        if (rings) {
+            rings->set_peers_process(*process);
+        }
+        return rings;
     }
     return base::failure(ECONNRESET);
 }
@@ -215,7 +225,8 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
                      errno == ECONNREFUSED ? "its process is not to be found here" : std::strerror(errno));
         return std::nullopt;
     }
-    if (!is_of_this_user(socket.get())) {
+    const auto process = process_of_this_user(socket.get());
+    if (!process) {
         stays_on_tcp(there, "it is another user's process");
         return std::nullopt;
     }
@@ -230,6 +241,7 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
         return std::nullopt;
     }
     rings->close_file();
+    rings->set_peers_process(*process);
     return std::move(*rings);
 }
 

@@ -133,6 +133,7 @@ public:
     struct SharedPieces {
         std::span<std::byte> own;
         std::span<std::byte> peers;
+        pid_t process = 0;  // the peer's, as the kernel has told it; 0 when it has no number here
     };
     [[nodiscard]] virtual SharedPieces shared_pieces() const { return {}; }
     // Looks whether the peer's process still has its end, with a system call.

@@ -49,7 +49,7 @@ public:
         most_unread_ = std::clamp<std::size_t>(bytes, 1, rings_.ring_bytes());
     }
     [[nodiscard]] SharedPieces shared_pieces() const override {
-        return {.own = rings_.own_piece(), .peers = rings_.peers_piece()};
+        return {.own = rings_.own_piece(), .peers = rings_.peers_piece(), .process = rings_.peers_process()};
     }
     [[nodiscard]] const char *name() const override { return "memory"; }
     [[nodiscard]] std::size_t max_segment() const override;

@@ -4,6 +4,8 @@
 // may write.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -66,6 +68,7 @@ public:
         std::swap(memory_, other.memory_);
         std::swap(ring_bytes_, other.ring_bytes_);
         std::swap(side_, other.side_);
+        std::swap(peers_process_, other.peers_process_);
         return *this;
     }
     SharedRings(const SharedRings &) = delete;
@@ -91,6 +94,9 @@ public:
         return bytes_of(1 - index(), distance, most);
     }
 
+    // The process of the other end; 0 when it has no number here.
+    void set_peers_process(pid_t process) { peers_process_ = process; }
+    [[nodiscard]] pid_t peers_process() const { return peers_process_; }
     // The pieces for the users of the two ends.
     [[nodiscard]] std::span<std::byte> own_piece() const { return piece_of(index()); }
     [[nodiscard]] std::span<std::byte> peers_piece() const { return piece_of(1 - index()); }
@@ -123,6 +129,7 @@ private:
     Memory *memory_ = nullptr;
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
+    pid_t peers_process_ = 0;
     // The memories that this process has mapped.
     static std::atomic<int> mapped_memories;
 };

@@ -3,6 +3,7 @@
 #include "soft/memory/direct_access.hpp"
 
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -61,7 +62,8 @@ bool DirectAccess::prove() {
         boards_.peers->peers_place.load(std::memory_order_relaxed) + offsetof(Board, proof);
     const iovec there{.iov_base = reinterpret_cast<void *>(place),
                       .iov_len = sizeof(found)};  // NOLINT(performance-no-int-to-ptr)
-    const ssize_t bytes = thread_ > 0 ? process_vm_readv(thread_, &here, 1, &there, 1, 0) : 0;
+    const bool is_peers = process_ > 0 && thread_ > 0 && tgkill(process_, thread_, 0) == 0;
+    const ssize_t bytes = is_peers ? process_vm_readv(thread_, &here, 1, &there, 1, 0) : 0;
     proven_ = bytes == sizeof(found) && found == number;
     if (!proven_) {
         BASE_LOG(Info, "a peer on this host is not accessed directly, all goes through the rings: %s",

@@ -3,6 +3,9 @@
 // offered (memory/offers). The kernel copies the bytes between the two processes (process_vm_writev(2)), and
 // checks that this process may do that, and that the memory is there. The peer's process does nothing.
 //
+// The peer names a thread. One that is not a thread of the peer's process is not used, so that a peer that
+// lies reaches neither this process nor a third one.
+//
 // A process that is gone, or runs another program, is not accessed instead of the peer: the peer names a
 // thread that is not its first one, and such a thread does not outlive exec(3). The owner looks often enough
 // whether the peer is still there (look_again()), so that the number of the thread has no other meaning yet.
@@ -25,8 +28,11 @@ public:
     // The most bytes of one access. A peer that withdraws an offer waits that long.
     static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-    // Begins a connection. The boards stay mapped until end().
-    void begin(const Boards &boards) { boards_ = boards; }
+    // Begins a connection with a process. The boards stay mapped until end().
+    void begin(const Boards &boards, pid_t process) {
+        boards_ = boards;
+        process_ = process;
+    }
     void end() { boards_ = {}; }
 
     // Returns whether the peer may have offered the region with this key.
@@ -59,6 +65,7 @@ private:
 
     Boards boards_;
     bool proven_ = false;
+    pid_t process_ = 0;
     pid_t thread_ = 0;
     std::size_t number_ = 0;        // of the offer that was found last
     std::uint32_t missed_key_ = 0;  // a key that was not offered after this many changes

@@ -26,7 +26,7 @@ void RequestSegments::begin(const Link &link, std::size_t max_payload_bytes, uns
     link_ = &link;
     if (faults_ == nullptr && within_host_of_environment() == WithinHost::Direct) {
         const Link::SharedPieces pieces = link.shared_pieces();
-        direct_.begin({pieces.own, pieces.peers});
+        direct_.begin({pieces.own, pieces.peers}, pieces.process);
     }
     max_payload_bytes_ = max_payload_bytes;
     most_awaiting_ = most_awaiting;

@@ -100,12 +100,12 @@ struct Target {
 
 // The two ends, with the boards in between.
 struct Connection {
-    explicit Connection(bool has_sockets = true) {
+    explicit Connection(bool has_sockets = true, pid_t process = getpid()) {
         if (has_sockets) {
             connect_sockets();
         }
         offers.begin({as_span(target_board), as_span(initiator_board)}, thread, own.get());
-        access.begin({as_span(initiator_board), as_span(target_board)});
+        access.begin({as_span(initiator_board), as_span(target_board)}, process);
     }
 
     [[nodiscard]] static std::span<std::byte> as_span(Board &board) {
@@ -269,6 +269,18 @@ void another_process_is_not_taken_for_the_peer(void **) {
     assert_false(connection.write(target.region.rkey, target.region.iova, bytes));
     assert_false(connection.access.may_reach(target.region.rkey));
     assert_true(target.is_untouched());
+}
+
+// A peer that lies names a thread of the initiator's, and the place of the initiator's own board. The kernel
+// has told which process the peer is.
+void a_thread_of_another_process_is_not_reached(void **) {
+    for (const pid_t process : {getppid(), 0}) {
+        Target target;
+        Connection connection{true, process};
+        connection.offer(target.region);
+        assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
+        assert_true(target.is_untouched());
+    }
 }
 
 void a_thread_that_is_gone_is_not_reached(void **) {
@@ -582,6 +594,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(offers_are_limited),
         cmocka_unit_test(deregistering_waits_for_an_access),
         cmocka_unit_test(another_process_is_not_taken_for_the_peer),
+        cmocka_unit_test(a_thread_of_another_process_is_not_reached),
         cmocka_unit_test(a_thread_that_is_gone_is_not_reached),
         cmocka_unit_test(memory_that_vanished_is_not_reached),
         cmocka_unit_test(written_ranges_become_durable),
