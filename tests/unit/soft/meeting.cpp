@@ -236,7 +236,7 @@ void another_user_who_took_the_name_is_not_met(void **) {
 
 // ---- false greetings, from a process of the same user ----
 
-constexpr std::string_view right_text{"softrdma rings1", 16};
+constexpr std::string_view right_text{"softrdma rings2", 16};
 
 void greet(int socket, std::string_view text, std::vector<int> files) {
     iovec piece{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
@@ -281,8 +281,8 @@ void false_greetings_make_no_link(void **) {
         std::vector<int> files;
     };
     const Greeting greetings[] = {
-        {"softrdma rings2\0", {good}},        {right_text.substr(1), {good}},
-        {"softrdma rings1 and more", {good}}, {right_text, {}},
+        {"softrdma rings3\0", {good}},        {right_text.substr(1), {good}},
+        {"softrdma rings2 and more", {good}}, {right_text, {}},
         {right_text, {good, good}},           {right_text, {good, good, good, good}},
         {right_text, {unsealed.get()}},       {right_text, {short_one.get()}},
         {right_text, {long_one.get()}},       {right_text, {empty.get()}},
