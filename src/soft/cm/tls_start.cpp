@@ -123,8 +123,8 @@ void TlsStart::explain(int reason) {
         proof_->fail_with(EPROTO, "%s does not speak TLS 1.3", peer);
     } else if (reason == reason_of_alert(SSL_AD_INTERNAL_ERROR)) {
         proof_->fail_with(
-            EPROTO, "%s cannot go on with TLS, for instance because it cannot read its keys: its log says why",
-            peer);
+            EPROTO,
+            "%s cannot go on with TLS, for instance because it cannot read its keys: its log says why", peer);
     } else if (reason >= SSL_AD_REASON_OFFSET) {
         proof_->fail_with(EPROTO, "%s ends the handshake of TLS: %s", peer,
                           OpenSsl::found().SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
