@@ -81,7 +81,7 @@ for case in 'absent:No such file or directory' 'server.err:others than its owner
     grep -qF "$PWD/$file" stderr && grep -qF -- "${case#*:}" stderr || die "devices does not say what is wrong with $file: $(cat stderr)"
 done
 RPMA_TLS=psk:again bounded "$rpma" devices >stdout 2>stderr || die "devices with a part of a path"
-grep -q 'RPMA_TLS is "psk:again", expected psk:FILE, with the whole path' stderr || die "devices: $(cat stderr)"
+grep -q 'RPMA_TLS is "psk:again", expected psk:FILE or x509:FILE, with the whole path' stderr || die "devices: $(cat stderr)"
 
 # An identity that is taken out of the server's file cannot connect any more.
 cat b long >keys

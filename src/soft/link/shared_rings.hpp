@@ -50,7 +50,7 @@ public:
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
 
     // The bytes of an end that the link does not use (Link::shared_pieces()).
-    static constexpr std::size_t piece_bytes = 1024;
+    static constexpr std::size_t piece_bytes = 896;
 
     // The end that made the memory sends in the first direction, the other end in the second.
     enum class Side : std::uint8_t { Maker, Guest };
@@ -102,16 +102,17 @@ public:
     [[nodiscard]] std::span<std::byte> peers_piece() const { return piece_of(1 - index()); }
 
 private:
-    // The two rings are behind it, and behind these the two pieces. The first begins in the same page, so
-    // that an idle connection has two pages.
+    // The two rings are behind it. The first begins in the same page, so that an idle connection has two
+    // pages. The pieces are for the users of the two ends.
     struct Memory {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
+        alignas(64) std::array<std::array<std::byte, piece_bytes>, 2> pieces;
     };
 
     SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side);
     [[nodiscard]] static std::size_t memory_bytes(std::size_t ring_bytes) {
-        return sizeof(Memory) + 2 * ring_bytes + 2 * piece_bytes;
+        return sizeof(Memory) + 2 * ring_bytes;
     }
     [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
     [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
@@ -120,10 +121,7 @@ private:
         auto *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
         return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
     }
-    [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const {
-        auto *const rings = reinterpret_cast<std::byte *>(memory_ + 1);
-        return {rings + 2 * ring_bytes_ + end * piece_bytes, piece_bytes};
-    }
+    [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const { return memory_->pieces[end]; }
 
     base::Fd file_;
     Memory *memory_ = nullptr;

@@ -42,7 +42,7 @@ struct Board {
     std::atomic<std::uint64_t> proof{0};
     alignas(64) std::array<Written, most_offers> written;
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Board) <= 1024);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Board) <= 896);
 
 // The two boards of a connection. A connection that does not go through memory has none.
 struct Boards {
