@@ -200,7 +200,10 @@ void Server::end_unknown() {
             continue;
         }
         const auto [one, is_new] = known.try_emplace(client.identity);
-        if (is_new && (one->second = softrdma_identity_is_known(client.identity.c_str())) < 0) {
+        if (is_new) {
+            one->second = softrdma_identity_is_known(client.identity.c_str());
+        }
+        if (one->second < 0) {
             BASE_LOG_PEER(Error, "SIGHUP: the keys cannot be read: %s; every connection stays",
                           errno_text(errno));
             return;

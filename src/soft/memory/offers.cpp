@@ -71,7 +71,7 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
     }
     const base::Lock lock{mutex};
     base::set_shared(last_offered_, region.rkey);
-    const auto offered_already = std::ranges::find(offered_, &region, &Offered::region);
+    auto *const offered_already = std::ranges::find(offered_, &region, &Offered::region);
     auto *const free = std::ranges::find(offered_, nullptr, &Offered::region);
     // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
     const unsigned served = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
@@ -173,7 +173,7 @@ void Offers::wait_for_accesses(unsigned numbers) const {
     std::uint32_t number = 0;
     const auto is_under_way = [&] {
         number = boards_.peers->accesses.load(std::memory_order_seq_cst) - 1;
-        return number < offered_.size() && (numbers & 1U << number) != 0;
+        return number < Board::most_offers && (numbers & 1U << number) != 0;
     };
     if (!is_under_way()) {
         return;
