@@ -244,7 +244,7 @@ void deregistering_waits_for_an_access(void **) {
         std::thread writer{[&] {
             const auto bytes = pattern();
             bool done = true;
-            for (int number = 0; done; ++number) {
+            for (std::size_t number = 0; done; ++number) {
                 done = connection.write(target.region.rkey, target.region.iova + number % 64 * 64, bytes);
                 begun = true;
             }
