@@ -10,6 +10,10 @@
 
 namespace test {
 
+// OpenSSL keeps what it has when the process ends, because a thread of the device may still use it then. The
+// first call of OpenSSL decides that.
+inline const int openssl_lasts = OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
+
 // Returns OpenSSL's session for the key; nullptr when OpenSSL cannot make it.
 [[nodiscard]] inline SSL_SESSION *session_of_key(SSL *ssl, std::span<const unsigned char> key) {
     constexpr std::array<unsigned char, 2> aes_128_gcm_sha256{0x13, 0x01};
