@@ -286,8 +286,8 @@ extern const char *softrdma_identity(const struct rdma_cm_id *id);
  * another of the same identity counts as known. With certificates (RPMA_TLS=x509:FILE) every identity counts
  * as known: the file does not list them.
  *
- * Returns: 1 when the file has one, 0 when it has none, or -1 and errno. Then no key is known to be gone. It also
- * fails as open(2) and read(2) of the file do.
+ * Returns: 1 when the file has one, 0 when it has none, or -1 and errno. Then no key is known to be gone. It
+ * also fails as open(2) and read(2) of the file do.
  *
  * Errors:
  *   EINVAL  identity is NULL, RPMA_TLS is not set or not valid, or a line of the file is not valid.
