@@ -3,6 +3,7 @@
 #include "certificates.hpp"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
@@ -60,6 +61,7 @@ void CertificateFree::operator()(X509_CRL *one) const {
 }
 
 Issued issue(const CertificateWish &wish, const Issued *issuer) {
+    (void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);  // as new_context() in shared_key.hpp
     Issued made{.certificate = CertificatePointer{X509_new()}, .key = KeyPointer{EVP_EC_gen("P-256")}};
     X509 *const one = made.certificate.get();
     require(one != nullptr && made.key != nullptr, "a key");

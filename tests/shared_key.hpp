@@ -10,9 +10,12 @@
 
 namespace test {
 
-// OpenSSL keeps what it has when the process ends, because a thread of the device may still use it then. The
-// first call of OpenSSL decides that.
-inline const int openssl_lasts = OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
+// Makes a context. OpenSSL keeps what it has when the process ends, because a thread of the device may still
+// use it then; the first call of OpenSSL decides that.
+[[nodiscard]] inline SSL_CTX *new_context() {
+    (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
+    return SSL_CTX_new(TLS_method());
+}
 
 // Returns OpenSSL's session for the key; nullptr when OpenSSL cannot make it.
 [[nodiscard]] inline SSL_SESSION *session_of_key(SSL *ssl, std::span<const unsigned char> key) {
@@ -46,7 +49,7 @@ inline constexpr std::array<unsigned char, 1> identity_of_one_key{'t'};
 // It lasts as long as the process.
 [[nodiscard]] inline SSL_CTX *context_of_one_key() {
     static SSL_CTX *const made = []() -> SSL_CTX * {
-        SSL_CTX *const one = SSL_CTX_new(TLS_method());
+        SSL_CTX *const one = new_context();
         if (one == nullptr || SSL_CTX_set_min_proto_version(one, TLS1_3_VERSION) != 1 ||
             SSL_CTX_set_ciphersuites(one, "TLS_AES_128_GCM_SHA256") != 1 ||
             SSL_CTX_set1_groups_list(one, "X25519") != 1 || SSL_CTX_set_num_tickets(one, 0) != 1) {

@@ -65,7 +65,7 @@ void certify(SSL_CTX *context) {
 }  // namespace
 
 TlsPeer::TlsPeer(const Peer &peer, bool client, const TlsHabits &habits)
-    : context_{SSL_CTX_new(TLS_method())}, habits_{habits} {
+    : context_{new_context()}, habits_{habits} {
     assert_non_null(context_);
     if (habits_.old_version) {
         assert_int_equal(SSL_CTX_set_max_proto_version(context_, TLS1_2_VERSION), 1);
