@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         using soft::WithinHost;
         require(!within_host || (*within_host == WithinHost::Tcp) == (value == "off"),
                 "only off asks for TCP");
-        require(!within_host || (*within_host == WithinHost::Rings) == (value == "rings"),
+        require(!within_host || (*within_host == WithinHost::Rings) == (value.empty() || value == "rings"),
                 "only rings asks for the rings alone");
         const auto tls = soft::tls_asked_for(value.c_str());
         require(
