@@ -136,8 +136,6 @@ public:
         pid_t process = 0;  // the peer's, as the kernel has told it; 0 when it has no number here
     };
     [[nodiscard]] virtual SharedPieces shared_pieces() const { return {}; }
-    // Looks whether the peer's process still has its end, with a system call.
-    [[nodiscard]] bool peer_is_there() const { return !ready().ended; }
     // Returns the name of this kind of link, for people.
     [[nodiscard]] virtual const char *name() const = 0;
     // Returns how many bytes one segment of the path carries.

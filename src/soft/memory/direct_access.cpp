@@ -97,14 +97,6 @@ bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::s
     return true;
 }
 
-bool DirectAccess::copied(ssize_t count, std::size_t bytes) {
-    if (count < 0 && errno != EFAULT) {
-        BASE_LOG(Info, "a peer on this host is not accessed directly any more: %s", std::strerror(errno));
-        boards_ = {};
-    }
-    return count == static_cast<ssize_t>(bytes);
-}
-
 // The bytes are there before the peer learns of them.
 void DirectAccess::note_written(const Reached &reached, std::size_t bytes) const {
     Board::Written &written = boards_.own->written[number_];
@@ -112,35 +104,28 @@ void DirectAccess::note_written(const Reached &reached, std::size_t bytes) const
     raise_to(written.to, reached.from_begin + bytes);
 }
 
-bool DirectAccess::write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
-                         std::size_t bytes) {
-    if (!proven_ && !prove()) {
-        return false;
-    }
-    Reached reached;
-    ssize_t count = 0;
-    if (begin_access(key, address, bytes, IBV_ACCESS_REMOTE_WRITE, reached)) {
-        count = process_vm_writev(thread_, from.data(), from.size(), &reached.memory, 1, 0);
-        if (reached.durable && count > 0) {
-            note_written(reached, bytes);  // also when only a part was written
-        }
-    }
-    end_access();
-    return copied(count, bytes);
-}
-
-bool DirectAccess::read(std::uint32_t key, std::uint64_t address, std::span<const iovec> to,
+bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                         std::size_t bytes) {
     if (!proven_ && !prove()) {
         return false;
     }
+    const bool writes = way == Way::Write;
     Reached reached;
     ssize_t count = 0;
-    if (begin_access(key, address, bytes, IBV_ACCESS_REMOTE_READ, reached)) {
-        count = process_vm_readv(thread_, to.data(), to.size(), &reached.memory, 1, 0);
+    if (begin_access(key, address, bytes, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ,
+                     reached)) {
+        const auto call = writes ? process_vm_writev : process_vm_readv;
+        count = call(thread_, here.data(), here.size(), &reached.memory, 1, 0);
+        if (writes && reached.durable && count > 0) {
+            note_written(reached, bytes);  // also when only a part was written
+        }
     }
     end_access();
-    return copied(count, bytes);
+    if (count < 0 && errno != EFAULT) {
+        BASE_LOG(Info, "a peer on this host is not accessed directly any more: %s", std::strerror(errno));
+        boards_ = {};
+    }
+    return count == static_cast<ssize_t>(bytes);
 }
 
 }  // namespace soft

@@ -35,19 +35,26 @@ public:
     }
     void end() { boards_ = {}; }
 
+    // Returns whether the connection goes through memory, so that a peer may offer anything.
+    [[nodiscard]] bool is_possible() const { return boards_.own != nullptr; }
     // Returns whether the peer may have offered the region with this key.
-    [[nodiscard]] bool may_reach(std::uint32_t key) { return boards_.own != nullptr && find(key); }
+    [[nodiscard]] bool may_reach(std::uint32_t key) { return is_possible() && find(key); }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
     // nothing can be reached any more.
     [[nodiscard]] bool look_again() { return !proven_ || prove(); }
     // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
     // caller then asks the peer, which also knows how to refuse.
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
-                             std::size_t bytes);
+                             std::size_t bytes) {
+        return copy(Way::Write, key, address, from, bytes);
+    }
     [[nodiscard]] bool read(std::uint32_t key, std::uint64_t address, std::span<const iovec> to,
-                            std::size_t bytes);
+                            std::size_t bytes) {
+        return copy(Way::Read, key, address, to, bytes);
+    }
 
 private:
+    enum class Way : std::uint8_t { Write, Read };
     // The peer's memory of one access.
     struct Reached {
         iovec memory{};
@@ -60,7 +67,8 @@ private:
     [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                     unsigned right, Reached &reached);
     void end_access() const { boards_.own->accesses.store(0, std::memory_order_release); }
-    [[nodiscard]] bool copied(ssize_t count, std::size_t bytes);
+    [[nodiscard]] bool copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
+                            std::size_t bytes);
     void note_written(const Reached &reached, std::size_t bytes) const;
 
     Boards boards_;

@@ -65,7 +65,7 @@ Added RequestSegments::add_next() {
             return stopped;
         }
     }
-    if (may_go_direct(request) && go_direct(request)) {
+    if (direct_.is_possible() && may_go_direct(request) && go_direct(request)) {
         return Added::Yes;
     }
     if (std::exchange(inside_direct_, false) && is_answered(request.opcode)) {

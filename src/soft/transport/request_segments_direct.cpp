@@ -41,7 +41,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         ordered_in_link_ = false;
     }
     if (const auto now = base::Clock::now(); now - peer_seen_ > seen_for) {
-        if (!link_->peer_is_there() || !direct_.look_again()) {
+        if (link_->ready().ended || !direct_.look_again()) {
             return false;
         }
         peer_seen_ = now;
