@@ -9,7 +9,6 @@
 #include <new>
 
 #include "soft/cm/peer_certificate.hpp"
-#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -78,7 +77,7 @@ struct CertificateProof::Callbacks {
 };
 
 bool CertificateProof::read_own() {
-    auto own = OwnCertificates::current(tls_of_environment().value_or(TlsAsked{}).file.c_str());
+    auto own = OwnCertificates::current(file_of_environment());
     if (!own) {
         fail_without_files(own.error().number);
         return false;
@@ -95,7 +94,7 @@ std::unique_ptr<SSL, SslFree> CertificateProof::make() {
         }
         identity_ = own_->identity();
     } else if (Callbacks::context() == nullptr) {
-        fail_with(EPROTONOSUPPORT, "there is no OpenSSL 3 that can do TLS 1.3 here");
+        fail_without_openssl();
         return nullptr;
     }
     auto ssl = object_of(side_ == Side::Client ? own_->context() : Callbacks::context());

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -94,7 +93,7 @@ struct KeyProof::Callbacks {
 };
 
 bool KeyProof::read_keys() {
-    auto keys = TlsKeys::read(tls_of_environment().value_or(TlsAsked{}).file.c_str());
+    auto keys = TlsKeys::read(file_of_environment());
     if (!keys) {
         fail_without_files(keys.error().number);
         return false;
@@ -105,7 +104,7 @@ bool KeyProof::read_keys() {
 
 std::unique_ptr<SSL, SslFree> KeyProof::make() {
     if (Callbacks::context() == nullptr) {
-        fail_with(EPROTONOSUPPORT, "there is no OpenSSL 3 that can do TLS 1.3 here");
+        fail_without_openssl();
         return nullptr;
     }
     if (side_ == Side::Client && !read_keys()) {

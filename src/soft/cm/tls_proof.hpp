@@ -42,6 +42,7 @@ public:
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] const char *text() const { return text_.data(); }
     [[gnu::format(printf, 3, 4)]] void fail_with(int error, const char *format, ...);
+    void fail_without_openssl();
 
 protected:
     explicit TlsProof(Side side) : side_{side} {}
@@ -51,6 +52,8 @@ protected:
     [[nodiscard]] std::unique_ptr<SSL, SslFree> object_of(SSL_CTX *context);
     [[nodiscard]] static TlsProof &of(const SSL *ssl);
     void fail_without_files(int error);
+    // Returns the file that RPMA_TLS names.
+    [[nodiscard]] static const char *file_of_environment();
 
     const Side side_;
     std::string identity_;

@@ -52,7 +52,7 @@ TlsStart::TlsStart(Side side, Link &link, const tcp::Address &peer)
 // Makes OpenSSL's object.
 bool TlsStart::begin() {
     if (OpenSsl::find() == nullptr) {
-        proof_->fail_with(EPROTONOSUPPORT, "there is no OpenSSL 3 that can do TLS 1.3 here");
+        proof_->fail_without_openssl();
         return false;
     }
     const OpenSslErrors own;

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "base/tls.hpp"
 
 namespace soft {
 
@@ -94,7 +95,7 @@ struct TlsAsked {
 [[nodiscard]] inline const base::Result<TlsAsked> &tls_of_environment() {
     static const base::Result<TlsAsked> once = []() -> base::Result<TlsAsked> {
         const char *const value = secure_getenv("RPMA_TLS");
-        if (const char *const any = getenv("RPMA_TLS"); value == nullptr && any != nullptr && *any != '\0') {
+        if (value == nullptr && base::required_tls() != nullptr) {
             BASE_LOG(Error, "RPMA_TLS is set, and this process has raised privileges: no device is opened");
             return base::failure(EINVAL);
         }

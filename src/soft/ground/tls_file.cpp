@@ -31,20 +31,14 @@ base::Result<void> allowed(const char *file, const struct stat &found, Readers r
                       found.st_uid);
         return base::failure(EACCES);
     }
-    if (readers == Readers::Owner && (found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    const bool is_secret = readers == Readers::Owner;
+    const mode_t forbidden = is_secret ? S_IRWXG | S_IRWXO : S_IWGRP | S_IWOTH;
+    if ((found.st_mode & forbidden) != 0) {
         BASE_LOG_PEER(
             Error,
-            "RPMA_TLS: others than its owner may use %s (mode %04o): no connection is made until you "
-            "chmod 600 it",
-            file, found.st_mode & 07777U);
-        return base::failure(EACCES);
-    }
-    if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        BASE_LOG_PEER(
-            Error,
-            "RPMA_TLS: others than its owner may write %s (mode %04o): no connection is made until you "
-            "chmod go-w it",
-            file, found.st_mode & 07777U);
+            "RPMA_TLS: others than its owner may %s %s (mode %04o): no connection is made until you "
+            "chmod %s it",
+            is_secret ? "use" : "write", file, found.st_mode & 07777U, is_secret ? "600" : "go-w");
         return base::failure(EACCES);
     }
     if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) > most_file_bytes) {
