@@ -4,11 +4,7 @@
 # server.
 . "$(dirname "$0")/server.bash"
 
-for name in writer reader other; do
-    "$rpma" keygen $name $name || die "keygen"
-done
-cat writer reader other >keys
-chmod 600 keys
+make_keys writer reader other
 head -c 1M /dev/urandom >content
 head -c 1M /dev/urandom >another
 start_server pool 3M --psk keys --allow push=writer,pull=reader --allow pull=other,push=other

@@ -78,6 +78,12 @@ struct Client {
         return event;
     }
 
+    // Waits for an event, and returns whether it is the end of the connection.
+    bool is_ended(const char *otherwise) const {
+        const rpma_conn_event event = next_event(otherwise);
+        return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST;
+    }
+
     // Returns the offer of the server, or the reason why it is none of our servers.
     cli::Outcome<cli::Offer> offer() const {
         rpma_conn_private_data data{};
@@ -159,8 +165,7 @@ struct Client {
         check(rpma_write(connection.get(), remote.get(), offset, local.get(), 0, memory.size(),
                          RPMA_F_COMPLETION_ALWAYS, nullptr),
               "write");
-        const rpma_conn_event event = next_event("the server took a write that it should refuse");
-        if (event != RPMA_CONN_CLOSED && event != RPMA_CONN_LOST) {
+        if (!is_ended("the server took a write that it should refuse")) {
             die("not disconnected");
         }
     }
@@ -245,8 +250,7 @@ int refused_commit(const char *address, const char *port) {
     check(rpma_send(client.connection.get(), client.local.get(), 0, sizeof(cli::RequestBytes),
                     RPMA_F_COMPLETION_ON_ERROR, nullptr),
           "send");
-    const rpma_conn_event event = client.next_event("the server keeps a pusher that it refused");
-    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+    return client.is_ended("the server keeps a pusher that it refused") ? 0 : 1;
 }
 
 // Changes a content after its commit, as its pusher.
@@ -282,21 +286,25 @@ int bad_request(const char *address, const char *port) {
         check(rpma_send(client.connection.get(), client.local.get(), 0, sizeof(cli::RequestBytes),
                         RPMA_F_COMPLETION_ON_ERROR, nullptr),
               "send");
-        const rpma_conn_event event = client.next_event("the server took a bad request");
-        if (event != RPMA_CONN_CLOSED && event != RPMA_CONN_LOST) {
+        if (!client.is_ended("the server took a bad request")) {
             die("not disconnected");
         }
     }
     return 0;
 }
 
-int hold(const char *address, const char *port) {
-    Client client;
-    if (client.connect_well(address, port, cli::Mode::Push).status != cli::Status::Ok) {
+// The server admits the client, which says so.
+void be_admitted(Client &client, const char *address, const char *port, cli::Mode mode, const char *word) {
+    if (client.connect_well(address, port, mode).status != cli::Status::Ok) {
         die("not admitted");
     }
-    std::puts("holding");
+    std::puts(word);
     std::fflush(stdout);
+}
+
+int hold(const char *address, const char *port) {
+    Client client;
+    be_admitted(client, address, port, cli::Mode::Push, "holding");
     pause();
     return 1;
 }
@@ -372,20 +380,14 @@ int crowd(const char *address, const char *port) {
 int idle(const char *address, const char *port) {
     Client client;
     client.connect_well(address, port, cli::Mode::Pull);
-    const rpma_conn_event event = client.next_event("the server waits for ever");
-    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+    return client.is_ended("the server waits for ever") ? 0 : 1;
 }
 
 // Stays as a pull until the server ends the connection.
 int stay(const char *address, const char *port) {
     Client client;
-    if (client.connect_well(address, port, cli::Mode::Pull).status != cli::Status::Ok) {
-        die("not admitted");
-    }
-    std::puts("staying");
-    std::fflush(stdout);
-    const rpma_conn_event event = client.next_event("the server keeps the connection");
-    return event == RPMA_CONN_CLOSED || event == RPMA_CONN_LOST ? 0 : 1;
+    be_admitted(client, address, port, cli::Mode::Pull, "staying");
+    return client.is_ended("the server keeps the connection") ? 0 : 1;
 }
 
 // Prints its port; takes connections until it is killed, and answers each with bytes of no protocol, or

@@ -4,11 +4,7 @@
 # others.
 . "$(dirname "$0")/server.bash"
 
-for name in a b c; do
-    "$rpma" keygen $name $name || die "keygen"
-done
-cat a b c >keys
-chmod 600 keys
+make_keys a b c
 head -c 1M /dev/urandom >content
 start_server pool 1M --psk keys --idle-limit 3600 --push-lease 3600
 bounded "$rpma" push --psk a content "$address" >stdout 2>stderr || die "push"

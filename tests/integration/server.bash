@@ -34,6 +34,16 @@ die() {
 # No command here takes longer than this, or it hangs.
 bounded() { timeout --kill-after=5 120 "$@"; }
 
+# make_keys IDENTITY...: a file with the key of each identity, and `keys` with all of them.
+make_keys() {
+    local name
+    for name in "$@"; do
+        "$rpma" keygen "$name" "$name" || die "keygen"
+    done
+    cat "$@" >keys
+    chmod 600 keys
+}
+
 # start_server POOL SIZE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
 # server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
 start_server() {

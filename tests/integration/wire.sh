@@ -76,11 +76,7 @@ stop_server
 shows "$secret" clear.packets || die "the capture of a connection without TLS does not show the content"
 shows "$frame" clear.packets || die "the capture of a connection without TLS does not show the start-up"
 
-for name in writer reader; do
-    "$rpma" keygen $name $name || die "keygen"
-done
-cat writer reader >keys
-chmod 600 keys
+make_keys writer reader
 start_server secure 1M --psk keys --allow push=writer,pull=writer,pull=reader
 captured secure.packets use --psk writer
 stop_server

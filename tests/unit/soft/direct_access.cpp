@@ -62,27 +62,46 @@ unsigned long random_boards = 300'000;
 
 soft::ProtectionDomain domain;
 
-// The target has a region in the middle of its memory.
-struct Target {
-    explicit Target(unsigned access = everything) {
-        bytes.fill(untouched);
+// Memory is registered while its owner is there, or until deregister().
+class Registered {
+public:
+    void enter(void *memory, std::size_t length, std::uint64_t iova, unsigned access) {
         region.pd = &domain;
-        region.addr = bytes.data() + margin;
-        region.length = size;
-        region.iova = 0x10000;
+        region.addr = memory;
+        region.length = length;
+        region.iova = iova;
         region.access = access;
         assert_true(Memory::instance().insert(region).has_value());
+        is_registered_ = true;
+    }
+    Registered() = default;
+    ~Registered() { deregister(); }
+    Registered(const Registered &) = delete;
+    Registered &operator=(const Registered &) = delete;
+
+    void deregister() {
+        if (std::exchange(is_registered_, false)) {
+            Memory::instance().erase(region);
+            Offers::withdraw_region(region);
+        }
+    }
+
+    MemoryRegion region;
+
+private:
+    bool is_registered_ = false;
+};
+
+// The target has a region in the middle of its memory.
+struct Target : Registered {
+    explicit Target(unsigned access = everything) {
+        bytes.fill(untouched);
+        enter(memory(), size, 0x10000, access);
     }
     ~Target() { deregister(); }
     Target(const Target &) = delete;
     Target &operator=(const Target &) = delete;
 
-    void deregister() {
-        if (!std::exchange(gone, true)) {
-            Memory::instance().erase(region);
-            Offers::withdraw_region(region);
-        }
-    }
     [[nodiscard]] std::byte *memory() { return bytes.data() + margin; }
     [[nodiscard]] bool is_untouched() const {
         return std::ranges::all_of(bytes, [](std::byte one) { return one == untouched; });
@@ -94,8 +113,6 @@ struct Target {
     }
 
     std::array<std::byte, size + 2 * margin> bytes{};
-    MemoryRegion region;
-    bool gone = false;
 };
 
 // The two ends, with the boards in between.
@@ -303,7 +320,7 @@ void memory_that_vanished_is_not_reached(void **) {
 }
 
 // A pool of several pages, which is registered for persistent flush.
-struct Pool {
+struct Pool : Registered {
     static constexpr std::size_t pages = 8;
     static constexpr std::size_t page = 4096;
 
@@ -317,33 +334,24 @@ struct Pool {
         auto durable = persist::Region::open(mapped, pages * page);
         assert_true(durable.has_value());
         region.durable = std::move(*durable);
-        region.pd = &domain;
-        region.addr = mapped;
-        region.length = pages * page;
-        region.iova = reinterpret_cast<std::uintptr_t>(mapped);
-        region.access = everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
-        assert_true(Memory::instance().insert(region).has_value());
+        enter(mapped, pages * page, reinterpret_cast<std::uintptr_t>(mapped),
+              everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
     }
     ~Pool() {
+        deregister();
         munmap(region.addr, pages * page);
         unlink(name_);
     }
     Pool(const Pool &) = delete;
     Pool &operator=(const Pool &) = delete;
 
-    void deregister() {
-        Memory::instance().erase(region);
-        Offers::withdraw_region(region);
-    }
     [[nodiscard]] std::uintptr_t address(std::size_t number) const { return region.iova + number * page; }
-
-    MemoryRegion region;
 
 private:
     char name_[32] = "direct_access-XXXXXX";
 };
 
-// What one connection's peer wrote, as the device makes it durable.
+// Makes the ranges durable that the peer of one connection wrote, as the device does.
 struct Flushes {
     // Returns the pages that were made durable, from the first byte on: {0, 0} when there were none.
     std::pair<std::uintptr_t, std::uintptr_t> flush(Offers &offers) {
@@ -409,7 +417,7 @@ void memory_that_can_be_durable_is_not_read(void **) {
     pool.deregister();
 }
 
-// Whatever the peer notes, and however it is taken in between, bytes inside the region are made durable.
+// The peer may note any range, and the target may take it in between: bytes inside the region become durable.
 void noted_ranges_are_cut_to_the_region(void **) {
     Pool pool;
     Connection connection;

@@ -275,7 +275,7 @@ void attack_handshake(TlsStart::Side side, Bytes flight, Dice &dice) {
     require(end.sent.size() <= most_answer_bytes, "answers are small");
 }
 
-// What one end of a connection has said, as its user and as the wire know it.
+// The bytes that one end of a connection has sent, as its user and as the wire know them.
 struct Said {
     Bytes plain;
     Bytes raw;

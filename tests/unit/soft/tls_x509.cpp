@@ -381,7 +381,7 @@ void a_chain_is_not_large(X509Ends &ends) {
 
 // ---- the files ----
 
-// Whoever has not begun a handshake of TLS costs no look at a file.
+// The device looks at no file for a client that has not begun a handshake of TLS.
 void a_client_without_tls_costs_no_file(X509Ends &ends) {
     std::filesystem::remove(folder / "list");
     ends.peer.connect(ends.device.port());
