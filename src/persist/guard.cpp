@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cassert>
 #include <cstring>
+#include <memory>
 
 namespace persist {
 
@@ -145,6 +146,11 @@ void on_fault(int signal, siginfo_t *info, void *context) {
     chain(signal, info, context);
 }
 
+bool keeps(const Previous *previous, const struct sigaction &action) {
+    return previous != nullptr && previous->action.sa_sigaction == action.sa_sigaction &&
+           previous->action.sa_flags == action.sa_flags;
+}
+
 // Puts our handler in front of the present one. It takes no lock, because a fork could leave that held. Two
 // threads at once do the same work twice, which does no harm.
 void install(int signal, std::atomic<Previous *> &newest) {
@@ -154,11 +160,14 @@ void install(int signal, std::atomic<Previous *> &newest) {
         return;
     }
     // It is published first, because a fault in another thread must find it as soon as our handler is
-    // installed.
-    Previous *const older = newest.load(std::memory_order_acquire);
-    if (older == nullptr || older->action.sa_sigaction != current.sa_sigaction ||
-        older->action.sa_flags != current.sa_flags) {
-        newest.store(new Previous{current, older, {}}, std::memory_order_release);
+    // installed. When another thread has published meanwhile, that is looked at.
+    Previous *newer = newest.load(std::memory_order_acquire);
+    while (!keeps(newer, current)) {
+        auto previous = std::make_unique<Previous>(current, newer);
+        if (newest.compare_exchange_strong(newer, previous.get(), std::memory_order_acq_rel)) {
+            (void)previous.release();
+            break;
+        }
     }
     struct sigaction action = {};
     action.sa_sigaction = on_fault;

@@ -58,18 +58,20 @@ static long entries_of(const char *path) {
     return count;
 }
 
-/* Counts memory once that two ends in this process have mapped. */
-static long resident_bytes(void) {
+/* Counts memory once that two ends in this process have mapped. A program's and a library's pages do not count: how
+   many of those are this process's depends on the other processes that have mapped them. */
+static long own_bytes(void) {
     FILE *const file = fopen("/proc/self/smaps_rollup", "r");
     char line[128];
-    long kib = -1;
+    long anonymous = -1, shared = -1;
     must(file != NULL, "/proc/self/smaps_rollup");
-    while (kib < 0 && fgets(line, sizeof(line), file) != NULL) {
-        (void)sscanf(line, "Pss: %ld kB", &kib);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        (void)sscanf(line, "Pss_Anon: %ld kB", &anonymous);
+        (void)sscanf(line, "Pss_Shmem: %ld kB", &shared);
     }
     fclose(file);
-    must(kib >= 0, "/proc/self/smaps_rollup has no Pss");
-    return kib * 1024;
+    must(anonymous >= 0 && shared >= 0, "/proc/self/smaps_rollup has no Pss_Anon or Pss_Shmem");
+    return (anonymous + shared) * 1024;
 }
 
 static void make_small(int fd) {
@@ -170,14 +172,14 @@ int main(int argc, char **argv) {
     echo(repoll, busy); /* the objects of the first use exist now */
 
     const long descriptors = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task"),
-               before = resident_bytes();
+               before = own_bytes();
     for (long i = 0; i < idle; ++i) {
         connect_ends(ends[i], listener, &address, small);
         watch(repoll, ends[i][1]);
     }
     echo(repoll, busy); /* the first wait checks each stream that was added */
     echo_counted(repoll, busy, echoes);
-    const long more = entries_of("/proc/self/fd") - descriptors, bytes = resident_bytes() - before;
+    const long more = entries_of("/proc/self/fd") - descriptors, bytes = own_bytes() - before;
     printf("%ld idle streams%s: %ld descriptors, %ld more threads, %ld bytes an end\n", idle,
            small ? " with queues of 16 and buffers of 4 KiB" : "", more,
            entries_of("/proc/self/task") - threads, bytes / (2 * idle));

@@ -15,7 +15,6 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -60,7 +59,7 @@ public:
         std::size_t received = 0;
         for (const iovec &piece : pieces) {
             const std::size_t bytes = std::min(piece.iov_len, unread());
-            std::memcpy(piece.iov_base, came_.data() + taken_, bytes);
+            std::copy_n(came_.data() + taken_, bytes, static_cast<std::byte *>(piece.iov_base));
             taken_ += bytes;
             received += bytes;
         }
