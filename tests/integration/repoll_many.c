@@ -58,8 +58,8 @@ static long entries_of(const char *path) {
     return count;
 }
 
-/* Counts memory once that two ends in this process have mapped. A program's and a library's pages do not count: how
-   many of those are this process's depends on the other processes that have mapped them. */
+/* Counts memory once that two ends in this process have mapped. A program's and a library's pages do not
+   count: how many of those are this process's depends on the other processes that have mapped them. */
 static long own_bytes(void) {
     FILE *const file = fopen("/proc/self/smaps_rollup", "r");
     char line[128];
