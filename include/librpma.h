@@ -489,8 +489,9 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
  *
  * Blocks: until there is a request, unless the endpoint's descriptor is non-blocking.
  * Errors:
- *   RPMA_E_INVAL     The event was not a request; or cfg names a queue of another device, or queues and a
- *                    channel that exclude each other (rpma_conn_cfg_set_compl_channel).
+ *   RPMA_E_INVAL     The event was not a request; or cfg asks for TLS, and the request came without; or cfg
+ *                    names a queue of another device, or queues and a channel that exclude each other
+ *                    (rpma_conn_cfg_set_compl_channel).
  *   RPMA_E_NO_EVENT  There is no request now and the descriptor is non-blocking, or a signal came.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  The device does not make the queues, or the event cannot be read or acknowledged.
@@ -519,6 +520,7 @@ struct rpma_conn_private_data {
  * Blocks: for the name look-up, and up to cfg's timeout each to resolve the address and the route.
  * Errors:
  *   RPMA_E_INVAL     cfg is not valid, as with rpma_ep_next_conn_req.
+ *   RPMA_E_NOSUPP    cfg asks for TLS, and the device is a kernel's.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  There is no way to the address, or the device does not make the queues.
  * See rdma_resolve_addr(3).
@@ -1475,6 +1477,34 @@ int rpma_conn_cfg_set_source_addr(struct rpma_conn_cfg *cfg, const struct sockad
  */
 int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockaddr_storage *addr);
 
+/**
+ * Makes requests use TLS 1.3 and nothing else, with these keys or certificates instead of those that RPMA_TLS
+ * names (softrdma(7)).
+ *
+ * A peer's request uses what its endpoint says (rpma_ep_cfg_set_tls), or RPMA_TLS. With a configuration that
+ * has tls, a peer's request that came without TLS fails with RPMA_E_INVAL, and the peer is rejected. On a
+ * kernel's device a request with tls fails with RPMA_E_NOSUPP.
+ *
+ *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. FILE is read for each
+ *        connection. With NULL, the default, RPMA_TLS decides.
+ *
+ * Threads: the call does not run in parallel with any other use of cfg.
+ * Errors:
+ *   RPMA_E_INVAL  tls has another form.
+ *   RPMA_E_NOMEM  There is no memory.
+ */
+int rpma_conn_cfg_set_tls(struct rpma_conn_cfg *cfg, const char *tls);
+
+/**
+ * Gets the keys or certificates of requests.
+ *
+ *   tls  It becomes text that is valid until rpma_conn_cfg_set_tls or rpma_conn_cfg_delete; NULL when none
+ *        was set.
+ *
+ * Threads: any number at once, but not beside rpma_conn_cfg_set_tls.
+ */
+int rpma_conn_cfg_get_tls(const struct rpma_conn_cfg *cfg, const char **tls);
+
 /* ---------------------------------------------------------------- events of many connections ---- */
 
 struct rpma_events;
@@ -1659,7 +1689,7 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
  *           device  the network of a device of the kernel
  *           tcp     a TCP connection of the soft device
  *           memory  memory that two processes on one host have mapped, with the soft device
- *           tls     TLS over a TCP connection of the soft device, with RPMA_TLS (softrdma(7))
+ *           tls     TLS over a TCP connection of the soft device (RPMA_TLS, rpma_conn_cfg_set_tls)
  *
  * Threads: any number at once.
  * Errors:
@@ -1710,6 +1740,7 @@ int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity);
  * Threads: any number of threads may make requests with one peer at once.
  * Errors:
  *   RPMA_E_INVAL     cfg names an rpma_events of the other kind of device.
+ *   RPMA_E_NOSUPP    cfg asks for TLS, and the device is a kernel's.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  There is no way to the address.
  */
@@ -1995,6 +2026,31 @@ int rpma_ep_cfg_set_events(struct rpma_ep_cfg *cfg, struct rpma_events *events);
 int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **events_ptr);
 
 /**
+ * Makes the endpoint take connections with TLS 1.3 and nothing else, with these keys or certificates instead
+ * of those that RPMA_TLS names (softrdma(7)). rpma_conn_req_get_identity tells who asks. On a kernel's device
+ * rpma_ep_listen_cfg fails with RPMA_E_NOSUPP.
+ *
+ *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. FILE is read for each
+ *        connection. With NULL, the default, RPMA_TLS decides.
+ *
+ * Threads: the call does not run in parallel with any other use of cfg.
+ * Errors:
+ *   RPMA_E_INVAL  tls has another form.
+ *   RPMA_E_NOMEM  There is no memory.
+ */
+int rpma_ep_cfg_set_tls(struct rpma_ep_cfg *cfg, const char *tls);
+
+/**
+ * Gets the keys or certificates of the endpoint.
+ *
+ *   tls  It becomes text that is valid until rpma_ep_cfg_set_tls or rpma_ep_cfg_delete; NULL when none was
+ *        set.
+ *
+ * Threads: any number at once, but not beside rpma_ep_cfg_set_tls.
+ */
+int rpma_ep_cfg_get_tls(const struct rpma_ep_cfg *cfg, const char **tls);
+
+/**
  * Listens as rpma_ep_listen does, in the way that a configuration says. The caller ends it with
  * rpma_ep_shutdown.
  *
@@ -2006,6 +2062,7 @@ int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **e
  * Threads: any number of threads may listen with one peer at once.
  * Errors:
  *   RPMA_E_INVAL     cfg names an rpma_events of the other kind of device.
+ *   RPMA_E_NOSUPP    cfg asks for TLS, and the device is a kernel's.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  The address is unknown, or not one of the peer's device; the port is in use, or the
  *                    process may not have it.

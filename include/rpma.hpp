@@ -254,6 +254,8 @@ public:
     connection_configuration &events(rpma_events *events) {
         return note(rpma_conn_cfg_set_events(object_, events));
     }
+    // psk:FILE or x509:FILE, with the whole path of FILE.
+    connection_configuration &tls(const char *text) { return note(rpma_conn_cfg_set_tls(object_, text)); }
     // Returns the first failure of a setter.
     [[nodiscard]] expected<void> ok() const { return detail::result_of(first_failure_); }
 

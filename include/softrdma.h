@@ -264,10 +264,29 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
  * Returns: text that is valid as long as the library is loaded:
  *   tcp     a TCP connection
  *   memory  memory that both processes have mapped, because they are on one host
- *   tls     TLS over a TCP connection, because RPMA_TLS asks for it (softrdma(7))
+ *   tls     TLS over a TCP connection, because RPMA_TLS (softrdma(7)) or softrdma_set_tls asks for it
  *   NULL    the queue pair is not connected yet, or is a datagram queue pair
  */
 extern const char *softrdma_link(const struct ibv_qp *qp);
+
+/**
+ * Makes an id of RDMA_PS_TCP use TLS, and nothing else, for the connection that it asks for, or for all that
+ * its listener takes. The ids of these requests use it too. It is for a program whose connections do not all
+ * have the keys or certificates that RPMA_TLS names (softrdma(7)).
+ *
+ *   id   An id that neither listens nor has asked for a connection.
+ *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. NULL stands for RPMA_TLS.
+ *        The file is read when the id listens, and for each connection.
+ *
+ * Returns: 0, or -1 and errno.
+ *
+ * Threads: as rdma_set_option: one thread at a time uses an id that has not begun.
+ * Errors:
+ *   EINVAL      id is NULL, or has begun; or tls has another form.
+ *   EOPNOTSUPP  id is not of RDMA_PS_TCP.
+ *   ENOMEM      There is not enough memory.
+ */
+extern int softrdma_set_tls(struct rdma_cm_id *id, const char *tls);
 
 /**
  * Tells the identity with which both ends of an id's connection have authenticated each other: that of a key,

@@ -36,7 +36,8 @@ librpma::ConnectionConfiguration librpma::configuration_of(const rpma_conn_cfg *
             .ack_timeout = cfg->ack_timeout.load(order),
             .inline_size = cfg->inline_size.load(order),
             .bounds_check = cfg->bounds_check.load(order),
-            .source = cfg->source};
+            .source = cfg->source,
+            .tls = cfg->tls};
 }
 
 int rpma_conn_cfg_new(struct rpma_conn_cfg **cfg_ptr) {
@@ -203,4 +204,12 @@ int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockad
     }
     *addr = cfg->source;
     return 0;
+}
+
+int rpma_conn_cfg_set_tls(struct rpma_conn_cfg *cfg, const char *tls) {
+    return librpma::set_tls(cfg, tls);
+}
+
+int rpma_conn_cfg_get_tls(const struct rpma_conn_cfg *cfg, const char **tls) {
+    return librpma::get_tls(cfg, tls);
 }

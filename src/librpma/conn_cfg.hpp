@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "librpma/api.hpp"
+#include "librpma/tls.hpp"
 
 namespace librpma {
 
@@ -33,6 +34,7 @@ struct ConnectionConfiguration {
     std::uint32_t inline_size = 0;
     bool bounds_check = false;
     sockaddr_storage source{};  // AF_UNSPEC: the device chooses
+    TlsText tls;
 };
 
 }  // namespace librpma
@@ -54,7 +56,9 @@ struct rpma_conn_cfg final {
     std::atomic<std::uint8_t> ack_timeout{librpma::ConnectionConfiguration{}.ack_timeout};
     std::atomic<std::uint32_t> inline_size{librpma::ConnectionConfiguration{}.inline_size};
     std::atomic<bool> bounds_check{librpma::ConnectionConfiguration{}.bounds_check};
-    sockaddr_storage source{};  // the one value that is not set in parallel
+    // These two are not set in parallel.
+    sockaddr_storage source{};
+    librpma::TlsText tls;
 };
 
 namespace librpma {

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/fd.hpp"
+#include "librpma/accessor.hpp"
 #include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
 
@@ -66,6 +67,9 @@ int rpma_conn_req::ask_on_channel(const char *address, const char *port) {
         return no_way("rdma_create_id", librpma::error_text(errno));
     }
     connection_.id = {provider, id};
+    if (const int result = librpma::use_tls(provider, id, configuration_.tls); result != 0) {
+        return result;
+    }
     std::uint8_t ack_timeout = configuration_.ack_timeout;
     if (ack_timeout != 0 && provider.cm.set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
                                                    &ack_timeout, sizeof(ack_timeout)) != 0) {
@@ -163,7 +167,9 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
     (void)duplicate.release();
     (*req)->connection_.id = {peer.provider(), id};
     if (initiator) {
-        if (const int result = (*req)->make_ready(); result != 0) {
+        int result = librpma::use_tls(peer.provider(), id, configuration.tls);
+        result = result == 0 ? (*req)->make_ready() : result;
+        if (result != 0) {
             return librpma::Failure{result};
         }
     }
@@ -232,6 +238,15 @@ void rpma_conn_req::arrived(librpma::PrivateData private_data) {
 }
 
 int rpma_conn_req::make_ready() {
+    if (passive_ && configuration_.tls != nullptr &&
+        librpma::identity_of(peer_->provider(), id()) == nullptr) {
+        BASE_LOG(
+            Error,
+            "the request came without TLS, which its configuration asks for: expected it of the endpoint "
+            "too (rpma_ep_cfg_set_tls), or RPMA_TLS");
+        failed_ = RPMA_E_INVAL;
+        return failed_;
+    }
     failed_ = connection_.make_queues(*peer_, configuration_);
     ready_ = failed_ == 0;
     return failed_;

@@ -64,6 +64,9 @@ int rpma_ep::bind_and_listen(const char *address, const char *port,
         !switch_on(provider, raw, RDMA_OPTION_ID_AFONLY, configuration.v6only)) {
         return refuse("rdma_set_option", librpma::error_text(errno));
     }
+    if (const int result = librpma::use_tls(provider, raw, configuration.tls); result != 0) {
+        return result;
+    }
     if (provider.cm.bind_addr(raw, (*info)->ai_src_addr) != 0) {
         return refuse("rdma_bind_addr", librpma::error_text(errno));
     }

@@ -12,7 +12,8 @@ librpma::EndpointConfiguration librpma::configuration_of(const rpma_ep_cfg *cfg)
     return {.backlog = cfg->backlog.load(order),
             .v6only = cfg->v6only.load(order),
             .reuseaddr = cfg->reuseaddr.load(order),
-            .events = cfg->events.load(order)};
+            .events = cfg->events.load(order),
+            .tls = cfg->tls};
 }
 
 int rpma_ep_cfg_new(struct rpma_ep_cfg **cfg_ptr) {
@@ -56,4 +57,12 @@ int rpma_ep_cfg_set_events(struct rpma_ep_cfg *cfg, struct rpma_events *events) 
 
 int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **events_ptr) {
     return librpma::get(cfg, &rpma_ep_cfg::events, events_ptr);
+}
+
+int rpma_ep_cfg_set_tls(struct rpma_ep_cfg *cfg, const char *tls) {
+    return librpma::set_tls(cfg, tls);
+}
+
+int rpma_ep_cfg_get_tls(const struct rpma_ep_cfg *cfg, const char **tls) {
+    return librpma::get_tls(cfg, tls);
 }

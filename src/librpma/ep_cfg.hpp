@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "librpma/api.hpp"
+#include "librpma/tls.hpp"
 
 namespace librpma {
 
@@ -14,6 +15,7 @@ struct EndpointConfiguration {
     bool v6only = false;
     bool reuseaddr = false;
     rpma_events *events = nullptr;
+    TlsText tls;
 };
 
 }  // namespace librpma
@@ -24,6 +26,7 @@ struct rpma_ep_cfg final {
     std::atomic<bool> v6only{librpma::EndpointConfiguration{}.v6only};
     std::atomic<bool> reuseaddr{librpma::EndpointConfiguration{}.reuseaddr};
     std::atomic<rpma_events *> events{librpma::EndpointConfiguration{}.events};
+    librpma::TlsText tls;  // the one value that is not set in parallel
 };
 
 namespace librpma {

@@ -107,6 +107,8 @@ struct CallsBeyondVerbs {
     int (*end_error)(const ibv_qp *qp);
     // Returns the name of the way that the bytes of a queue pair's connection take.
     const char *(*link)(const ibv_qp *qp);
+    // Makes an id that has not begun use TLS (softrdma_set_tls). Returns 0, or -1 and errno.
+    int (*set_tls)(rdma_cm_id *id, const char *tls);
     // Returns the identity with which the peer of an id has authenticated itself, or nullptr
     // (softrdma_identity).
     const char *(*identity)(const rdma_cm_id *id);

@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(
             tls.has_value() == (value.empty() || value.starts_with("psk:/") || value.starts_with("x509:/")),
             "another word is refused");
-        require(!tls || (tls->how == soft::TlsAsked::How::Not) == value.empty(),
+        require(!tls || (tls->how == base::TlsAsked::How::Not) == value.empty(),
                 "only an empty value asks for no TLS");
         require(!tls || value.ends_with(tls->file), "the file is the end of the value");
     }

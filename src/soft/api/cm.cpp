@@ -214,16 +214,20 @@ int softrdma_disconnect_when_sent(rdma_cm_id *id) {
     return status_of_call(id, [&](CmId &called) { return called.disconnect_when_sent(); });
 }
 
+int softrdma_set_tls(rdma_cm_id *id, const char *tls) {
+    return status_of_call(id, [&](CmId &called) { return called.set_tls(tls); });
+}
+
 const char *softrdma_identity(const rdma_cm_id *id) {
     return static_cast<const CmId *>(id)->identity();
 }
 
 int softrdma_identity_is_known(const char *identity) {
     const auto &asked = soft::tls_of_environment();
-    if (identity == nullptr || !asked || asked->how == soft::TlsAsked::How::Not) {
+    if (identity == nullptr || !asked || asked->how == base::TlsAsked::How::Not) {
         return status_failed(EINVAL);
     }
-    if (asked->how == soft::TlsAsked::How::Certificates) {
+    if (asked->how == base::TlsAsked::How::Certificates) {
         return 1;
     }
     bool known = false;

@@ -77,7 +77,7 @@ struct CertificateProof::Callbacks {
 };
 
 bool CertificateProof::read_own() {
-    auto own = OwnCertificates::current(file_of_environment());
+    auto own = OwnCertificates::current(file());
     if (!own) {
         fail_without_files(own.error().number);
         return false;

@@ -18,7 +18,8 @@ namespace soft {
 
 class CertificateProof final : public TlsProof {
 public:
-    CertificateProof(Side side, const tcp::Address &address) : TlsProof{side}, address_{address} {}
+    CertificateProof(Side side, base::SharedTls asked, const tcp::Address &address)
+        : TlsProof{side, std::move(asked)}, address_{address} {}
 
     [[nodiscard]] std::unique_ptr<SSL, SslFree> make() override;
     [[nodiscard]] bool is_proved(const TlsSession &session) override;

@@ -35,6 +35,7 @@
 #include "base/result.hpp"
 #include "soft/cm/channel.hpp"
 #include "soft/cm/librdmacm_id.hpp"
+#include "soft/ground/environment.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/progress/progress.hpp"
 
@@ -62,6 +63,9 @@ public:
 
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
+    // Makes the id's connections use TLS as this text asks (base::TlsAsked). Fails with EINVAL when the text
+    // is not valid or the id has begun, or with EOPNOTSUPP when the id is not of RDMA_PS_TCP.
+    [[nodiscard]] base::Result<void> set_tls(const char *text);
     [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address) = 0;
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &asked_for);
     [[nodiscard]] virtual base::Result<void> resolve_route();
@@ -141,6 +145,7 @@ protected:
 
     base::Fd socket_;  // bound or adopted
     tcp::Options options_;
+    base::SharedTls tls_ = tls_of_new_ids();  // does not change once the id has begun
     std::uint32_t qp_num_ = 0;  // of the chosen queue pair; that may be gone, so no pointer is kept
 };
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "soft/ground/environment.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
@@ -19,18 +18,18 @@
 namespace soft {
 
 Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
-                     const tcp::Address &peer, Role role, const wire::MpaFrame *request,
+                     const tcp::Address &peer, const base::SharedTls &tls, const wire::MpaFrame *request,
                      base::Milliseconds delay)
     : owner_{owner},
       group_{std::move(group)},
       link_{std::move(link)},
       peer_{peer},
-      role_{role},
-      connecting_{role == Role::Initiator},
+      role_{request != nullptr ? Role::Initiator : Role::Responder},
+      connecting_{request != nullptr},
       delayed_{delay.count() != 0} {
-    if (tls_is_required()) {
+    if (tls->is_required()) {
         tls_ = std::make_unique<TlsStart>(
-            role == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, *link_, peer_);
+            role_ == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, tls, *link_, peer_);
     }
     if (request != nullptr) {
         request_bytes_ = wire::encode_mpa_frame(*request, request_);
@@ -40,10 +39,10 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::u
 }
 
 std::unique_ptr<Handshake> Handshake::begin(HandshakeOwner &owner, const std::shared_ptr<Group> &group,
-                                            base::Fd socket, const tcp::Address &peer, Role role,
-                                            const wire::MpaFrame *request) {
+                                            base::Fd socket, const tcp::Address &peer,
+                                            const base::SharedTls &tls, const wire::MpaFrame *request) {
     std::optional<base::Milliseconds> delay{0};
-    if (role == Role::Responder) {
+    if (request == nullptr) {
         delay = WrongKeys::instance().turn(origin_of(peer), base::Clock::now());
     }
     if (!delay) {
@@ -52,7 +51,7 @@ std::unique_ptr<Handshake> Handshake::begin(HandshakeOwner &owner, const std::sh
                       tcp::text_of(peer).c_str());
         return nullptr;
     }
-    return std::make_unique<Handshake>(owner, group, std::make_unique<TcpLink>(std::move(socket)), peer, role,
+    return std::make_unique<Handshake>(owner, group, std::make_unique<TcpLink>(std::move(socket)), peer, tls,
                                        request, *delay);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/handshake: the start-up of one link: the handshake of TLS, if the environment asks for it, and then
-// that of MPA (RFC 5044 section 7.1, RFC 6581): the initiator connects, sends its request and reads the
+// soft/cm/handshake: the start-up of one link: the handshake of TLS, if that is asked for, and then that of
+// MPA (RFC 5044 section 7.1, RFC 6581): the initiator connects, sends its request and reads the
 // reply; the responder reads the request. The connection manager does the rest.
 #pragma once
 
@@ -36,16 +36,18 @@ class Handshake final : public Source {
 public:
     enum class Role { Initiator, Responder };
 
-    // Adds itself to the group, whose lock the caller holds. `request` is the initiator's. A responder begins
-    // only after a delay, if there is one.
+    // Adds itself to the group, whose lock the caller holds. The initiator has a request. A responder has
+    // none, and begins only after a delay, if there is one.
     Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::unique_ptr<Link> link,
-              const tcp::Address &peer, Role role, const wire::MpaFrame *request, base::Milliseconds delay);
+              const tcp::Address &peer, const base::SharedTls &tls, const wire::MpaFrame *request,
+              base::Milliseconds delay);
     // Begins a handshake on a TCP socket, with the group's lock held. Returns null when the peer is not
     // served, because too many peers of its address guess keys.
     [[nodiscard]] static std::unique_ptr<Handshake> begin(HandshakeOwner &owner,
                                                           const std::shared_ptr<Group> &group,
                                                           base::Fd socket, const tcp::Address &peer,
-                                                          Role role, const wire::MpaFrame *request);
+                                                          const base::SharedTls &tls,
+                                                          const wire::MpaFrame *request);
     ~Handshake() override;
     Handshake(const Handshake &) = delete;
     Handshake &operator=(const Handshake &) = delete;

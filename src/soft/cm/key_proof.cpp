@@ -93,7 +93,7 @@ struct KeyProof::Callbacks {
 };
 
 bool KeyProof::read_keys() {
-    auto keys = TlsKeys::read(file_of_environment());
+    auto keys = TlsKeys::read(file());
     if (!keys) {
         fail_without_files(keys.error().number);
         return false;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "soft/cm/tls_proof.hpp"
 #include "soft/ground/tls_keys.hpp"
@@ -15,7 +16,7 @@ namespace soft {
 
 class KeyProof final : public TlsProof {
 public:
-    explicit KeyProof(Side side) : TlsProof{side} {}
+    KeyProof(Side side, base::SharedTls asked) : TlsProof{side, std::move(asked)} {}
 
     [[nodiscard]] std::unique_ptr<SSL, SslFree> make() override;
     void end_step() override;

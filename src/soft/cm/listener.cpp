@@ -31,10 +31,11 @@ bool is_out_of_descriptors(const base::Result<tcp::AcceptedSocket> &accepted) {
 
 }  // namespace
 
-Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group)
+Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group, base::SharedTls tls)
     : owner_{owner},
       socket_{std::move(socket)},
       group_{std::move(group)},
+      tls_{std::move(tls)},
       most_handshakes_{std::min(limits::max_handshakes, limits::share_of_descriptors())} {
     const base::Lock lock{group_->mutex()};
     (void)has_spare();
@@ -111,8 +112,7 @@ void Listener::begin_accepted(tcp::AcceptedSocket accepted) {
 }
 
 Handshake *Listener::begin_handshake(tcp::AcceptedSocket accepted) {
-    auto begun = Handshake::begin(*this, group_, std::move(accepted.socket), accepted.peer,
-                                  Handshake::Role::Responder, nullptr);
+    auto begun = Handshake::begin(*this, group_, std::move(accepted.socket), accepted.peer, tls_, nullptr);
     if (begun == nullptr) {
         return nullptr;
     }

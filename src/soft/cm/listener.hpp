@@ -38,7 +38,7 @@ public:
     };
 
     // The socket listens already.
-    Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group);
+    Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group, base::SharedTls tls);
     ~Listener() override;
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;
@@ -66,6 +66,7 @@ private:
     Owner &owner_;
     const base::Fd socket_;
     const std::shared_ptr<Group> group_;
+    const base::SharedTls tls_;
     const std::size_t most_handshakes_;
     std::vector<std::unique_ptr<Handshake>> handshakes_ GUARDED_BY(group_->mutex());  // the oldest first
     Shares shares_ GUARDED_BY(group_->mutex());  // how many each origin has

@@ -159,13 +159,13 @@ base::Result<base::Fd> greeted(int socket) {
 }
 
 // Returns whether the two ends of a connection may continue through memory.
-bool may_meet(const tcp::Address &here, const tcp::Address &there) {
+bool may_meet(const tcp::Address &here, const tcp::Address &there, const base::TlsAsked &tls) {
     if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp || !is_here(here) ||
         !is_here(there)) {
         return false;
     }
-    if (tls_is_required()) {
-        BASE_LOG(Debug, "the connection with %s, which is on this host, stays on TCP: RPMA_TLS asks for TLS",
+    if (tls.is_required()) {
+        BASE_LOG(Debug, "the connection with %s, which is on this host, stays on TCP, because it uses TLS",
                  tcp::text_of(there).c_str());
         return false;
     }
@@ -174,8 +174,9 @@ bool may_meet(const tcp::Address &here, const tcp::Address &there) {
 
 }  // namespace
 
-std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Address &there, Group &group) {
-    if (!may_meet(here, there)) {
+std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Address &there,
+                                        const base::TlsAsked &tls, Group &group) {
+    if (!may_meet(here, there, tls)) {
         return nullptr;
     }
     const Name name = name_of(here, there);
@@ -214,8 +215,9 @@ base::Result<SharedRings> Meeting::join() const {
     return base::failure(ECONNRESET);
 }
 
-std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there, Group &group) {
-    if (!may_meet(here, there)) {
+std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
+                                const base::TlsAsked &tls, Group &group) {
+    if (!may_meet(here, there, tls)) {
         return std::nullopt;
     }
     const Name name = name_of(there, here);

@@ -22,6 +22,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "base/tls.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/shared_rings.hpp"
 #include "soft/progress/progress.hpp"
@@ -31,9 +32,9 @@ namespace soft {
 class Meeting {
 public:
     // Is called by the initiator before its request, for a connection that `group` will serve. Returns
-    // nothing when the peer is on another host, or cannot be met.
+    // nothing when the peer is on another host, or cannot be met, or the connection uses TLS.
     [[nodiscard]] static std::unique_ptr<Meeting> offer(const tcp::Address &here, const tcp::Address &there,
-                                                        Group &group);
+                                                        const base::TlsAsked &tls, Group &group);
     explicit Meeting(base::Fd socket) : socket_{std::move(socket)} {}
 
     // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
@@ -47,6 +48,6 @@ private:
 // Is called by the responder before its reply to a request that offers it, for a connection that `group` will
 // serve. Returns nothing when that is not possible; the connection then stays on TCP.
 [[nodiscard]] std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
-                                              Group &group);
+                                              const base::TlsAsked &tls, Group &group);
 
 }  // namespace soft

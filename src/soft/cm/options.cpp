@@ -65,4 +65,26 @@ base::Result<void> CmId::set_option(int level, int name, const void *value, std:
     }
 }
 
+base::Result<void> CmId::set_tls(const char *text) {
+    if (ps != RDMA_PS_TCP) {
+        return base::failure(EOPNOTSUPP);
+    }
+    if (has_begun()) {
+        return base::failure(EINVAL);
+    }
+    if (text == nullptr) {
+        tls_ = tls_of_new_ids();
+        return {};
+    }
+    auto asked = base::TlsAsked::parse(text);
+    if (!asked || !asked->is_required()) {
+        BASE_LOG(Error,
+                 "the TLS of an id is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE",
+                 text);
+        return base::failure(EINVAL);
+    }
+    tls_ = std::make_shared<const base::TlsAsked>(std::move(*asked));
+    return {};
+}
+
 }  // namespace soft

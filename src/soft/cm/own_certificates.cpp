@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
+#include <map>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -217,7 +220,8 @@ base::Result<void> OwnCertificates::load_key() {
 
 namespace {
 
-// It keeps the certificates that were read last, and the states that their files had before.
+// It keeps the certificates that a file named when it was read last, and the states that the files had
+// before.
 struct Kept {
     struct File {
         std::string name;
@@ -240,8 +244,10 @@ struct Kept {
 base::Result<std::shared_ptr<const OwnCertificates>> OwnCertificates::current(const char *file) {
     // Threads of the device may still be here while the process ends.
     static base::LastingMutex mutex;
-    static Kept &kept = *new Kept;
+    static auto &all = *new std::map<std::string, Kept, std::less<>>;
     const base::Lock lock{mutex};
+    const auto place = all.find(std::string_view{file});
+    Kept &kept = place != all.end() ? place->second : all[file];
     if (kept.is_current()) {
         return kept.made;
     }
@@ -253,7 +259,7 @@ base::Result<std::shared_ptr<const OwnCertificates>> OwnCertificates::current(co
         return std::unexpected{names.error()};
     }
     for (const auto *const list : {&names->authorities, &names->revocations}) {
-        std::ranges::for_each(*list, [](const std::string &name) { kept.note(name); });
+        std::ranges::for_each(*list, [&kept](const std::string &name) { kept.note(name); });
     }
     kept.note(names->certificate);
     kept.note(names->key);

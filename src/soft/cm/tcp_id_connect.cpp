@@ -27,7 +27,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     if (!chosen) {
         return std::unexpected{chosen.error()};
     }
-    if (auto may = may_be_secure(*(*chosen)->group()); !may) {
+    if (auto may = may_be_secure(*tls_, *(*chosen)->group()); !may) {
         return may;
     }
     auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
@@ -36,9 +36,9 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     }
     const tcp::Address here = tcp::local_address(socket->get());
     (void)set_source(here);
-    meeting_ = Meeting::offer(here, peer(), *(*chosen)->group());
+    meeting_ = Meeting::offer(here, peer(), *tls_, *(*chosen)->group());
     parameters_ = {.initiator = true,
-                   .crc = crc_wanted(),
+                   .crc = crc_wanted(*tls_),
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
     // The request asks for the peer-to-peer mode, so that a server may speak first. The initiator's first
@@ -57,8 +57,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     handshake_group_ = channel_group();
     {
         const base::Lock lock{handshake_group_->mutex()};
-        handshake_ = Handshake::begin(*this, handshake_group_, std::move(*socket), peer(),
-                                      Handshake::Role::Initiator, &request);
+        handshake_ = Handshake::begin(*this, handshake_group_, std::move(*socket), peer(), tls_, &request);
     }
     return wait_if_synchronous();
 }

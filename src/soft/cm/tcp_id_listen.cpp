@@ -45,7 +45,7 @@ base::Result<void> TcpId::listen(int backlog) {
     if (state_.load() != State::Bound) {
         return base::failure(EINVAL);
     }
-    if (auto ready = may_let_in(); !ready) {
+    if (auto ready = may_let_in(*tls_); !ready) {
         return ready;
     }
     const int length =
@@ -53,7 +53,7 @@ base::Result<void> TcpId::listen(int backlog) {
     if (auto listening = tcp::listen(socket_.get(), length); !listening) {
         return listening;
     }
-    listener_ = std::make_unique<Listener>(*this, std::move(socket_), channel_group());
+    listener_ = std::make_unique<Listener>(*this, std::move(socket_), channel_group(), tls_);
     state_.store(State::Listening);
     return {};
 }
@@ -88,7 +88,7 @@ base::Result<CmId *> TcpId::adopt(EventChannel &channel, int fd, int flags, void
     id->handshake_group_ = channel.group();
     const base::Lock lock{id->handshake_group_->mutex()};
     id->handshake_ = Handshake::begin(*id, id->handshake_group_, std::move(*socket), tcp::peer_address(fd),
-                                      Handshake::Role::Responder, nullptr);
+                                      id->tls_, nullptr);
     if (!id->handshake_) {
         id->adoption_failed(ETIMEDOUT);
     }
@@ -113,6 +113,7 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
     look_at_awaited(origin);
     std::unique_ptr<TcpId> child{
         new TcpId{nullptr, context}};  // unless it is delivered, its destructor rejects the request
+    child->tls_ = tls_;
     auto made = request_event(*child, request);
     if (!child->become(handshake, request)) {
         return;

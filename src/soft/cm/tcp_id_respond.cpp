@@ -33,7 +33,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (!connected) {
         return std::unexpected{connected.error()};
     }
-    if (auto may = may_be_secure(*(*connected)->group()); !may) {
+    if (auto may = may_be_secure(*tls_, *(*connected)->group()); !may) {
         return may;
     }
     const bool peer_to_peer = request_.enhanced && request_.peer_to_peer;
@@ -41,7 +41,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     // may refuse the write.
     const bool by_read = request_.rtr_read && !request_.rtr_write;
     parameters_ = {.ready_to_receive = peer_to_peer,
-                   .crc = request_.crc || crc_wanted(),
+                   .crc = request_.crc || crc_wanted(*tls_),
                    .soft_peer = request_.soft_operations,
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
@@ -49,7 +49,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
     auto rings = request_.same_host
-                     ? meet(tcp::local_address(link_->descriptor()), peer(), *(*connected)->group())
+                     ? meet(tcp::local_address(link_->descriptor()), peer(), *tls_, *(*connected)->group())
                      : std::nullopt;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <new>
 
-#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -38,16 +37,11 @@ void TlsProof::fail_with(int error, const char *format, ...) {
 }
 
 void TlsProof::fail_without_files(int error) {
-    fail_with(error, "the files of TLS cannot be used: %s (%s)", std::strerror(error), file_of_environment());
+    fail_with(error, "the files of TLS cannot be used: %s (%s)", std::strerror(error), file());
 }
 
 void TlsProof::fail_without_openssl() {
     fail_with(EPROTONOSUPPORT, "there is no OpenSSL 3 that can do TLS 1.3 here");
-}
-
-const char *TlsProof::file_of_environment() {
-    const auto &asked = tls_of_environment();
-    return asked ? asked->file.c_str() : "";
 }
 
 TlsProof &TlsProof::of(const SSL *ssl) {

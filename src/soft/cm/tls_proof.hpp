@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/tls.hpp"
 #include "soft/link/tls_session.hpp"
 
 namespace soft {
@@ -45,20 +46,21 @@ public:
     void fail_without_openssl();
 
 protected:
-    explicit TlsProof(Side side) : side_{side} {}
+    TlsProof(Side side, base::SharedTls asked) : side_{side}, asked_{std::move(asked)} {}
 
     [[nodiscard]] const char *peer() const { return side_ == Side::Client ? "the server" : "the client"; }
     // Makes OpenSSL's object of that context, with of() for its callbacks. Throws std::bad_alloc.
     [[nodiscard]] std::unique_ptr<SSL, SslFree> object_of(SSL_CTX *context);
     [[nodiscard]] static TlsProof &of(const SSL *ssl);
     void fail_without_files(int error);
-    // Returns the file that RPMA_TLS names.
-    [[nodiscard]] static const char *file_of_environment();
+    // Returns the file of keys, or that names the certificates.
+    [[nodiscard]] const char *file() const { return asked_->file.c_str(); }
 
     const Side side_;
     std::string identity_;
 
 private:
+    const base::SharedTls asked_;
     int error_ = 0;
     std::array<char, 448> text_{};
 };

@@ -10,44 +10,40 @@
 #include "soft/cm/certificate_proof.hpp"
 #include "soft/cm/key_proof.hpp"
 #include "soft/cm/own_certificates.hpp"
-#include "soft/ground/environment.hpp"
 #include "soft/link/openssl.hpp"
 #include "soft/link/tls_link.hpp"
 
 namespace soft {
 
-base::Result<void> may_be_secure(Group &group) {
-    return tls_is_required() ? group.allow_nudges() : base::Result<void>{};
+base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group) {
+    return asked.is_required() ? group.allow_nudges() : base::Result<void>{};
 }
 
-base::Result<void> may_let_in() {
-    const auto &asked = tls_of_environment();
-    if (!asked || asked->how != TlsAsked::How::Certificates) {
+base::Result<void> may_let_in(const base::TlsAsked &asked) {
+    if (asked.how != base::TlsAsked::How::Certificates) {
         return {};
     }
     if (OpenSsl::find() == nullptr) {
         return base::failure(EPROTONOSUPPORT);
     }
     const OpenSslErrors own;
-    const auto certificates = OwnCertificates::current(asked->file.c_str());
+    const auto certificates = OwnCertificates::current(asked.file.c_str());
     return certificates ? base::Result<void>{} : std::unexpected{certificates.error()};
 }
 
 namespace {
 
-// Returns the proof that RPMA_TLS asks for.
-std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, const tcp::Address &peer) {
-    const auto &asked = tls_of_environment();
-    if (asked && asked->how == TlsAsked::How::Certificates) {
-        return std::make_unique<CertificateProof>(side, peer);
+std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, base::SharedTls asked, const tcp::Address &peer) {
+    if (asked->how == base::TlsAsked::How::Certificates) {
+        return std::make_unique<CertificateProof>(side, std::move(asked), peer);
     }
-    return std::make_unique<KeyProof>(side);
+    return std::make_unique<KeyProof>(side, std::move(asked));
 }
 
 }  // namespace
 
-TlsStart::TlsStart(Side side, Link &link, const tcp::Address &peer)
-    : side_{side}, link_{link}, proof_{proof_of(side, peer)} {}
+TlsStart::TlsStart(Side side, base::SharedTls asked, Link &link, const tcp::Address &peer)
+    : side_{side}, link_{link}, proof_{proof_of(side, std::move(asked), peer)} {}
 
 // Makes OpenSSL's object.
 bool TlsStart::begin() {

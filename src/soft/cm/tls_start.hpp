@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_start: the handshake of TLS 1.3 on one link, with the proof that RPMA_TLS asks for (tls_proof).
+// soft/cm/tls_start: the handshake of TLS 1.3 on one link, with the proof that is asked for (tls_proof).
 // No earlier version, no tickets and so no resumption and no early data are offered or accepted.
 #pragma once
 
@@ -19,7 +19,7 @@ public:
     using Side = TlsProof::Side;
 
     // The link outlives it, unless secured() takes the link. `peer` is the address that the link goes to.
-    TlsStart(Side side, Link &link, const tcp::Address &peer);
+    TlsStart(Side side, base::SharedTls asked, Link &link, const tcp::Address &peer);
     TlsStart(const TlsStart &) = delete;
     TlsStart &operator=(const TlsStart &) = delete;
     ~TlsStart() = default;
@@ -53,13 +53,13 @@ private:
     std::unique_ptr<TlsSession> session_;
 };
 
-// Prepares the group of a connection for a secure link, if the environment asks for TLS: it keeps bytes of
-// which the socket does not tell. Fails with EMFILE, ENFILE or ENOMEM.
-[[nodiscard]] base::Result<void> may_be_secure(Group &group);
+// Prepares the group of a connection for a secure link, if TLS is asked for: it keeps bytes of which the
+// socket does not tell. Fails with EMFILE, ENFILE or ENOMEM.
+[[nodiscard]] base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group);
 
-// Looks at the certificates of this host, if RPMA_TLS asks for them, so that a program that listens learns at
-// its beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as OwnCertificates::current. Throws
+// Looks at the certificates of this host, if they are asked for, so that a program that listens learns at its
+// beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as OwnCertificates::current. Throws
 // std::bad_alloc.
-[[nodiscard]] base::Result<void> may_let_in();
+[[nodiscard]] base::Result<void> may_let_in(const base::TlsAsked &asked);
 
 }  // namespace soft

@@ -11,9 +11,8 @@
 
 namespace soft {
 
-// TLS finds every changed bit.
-bool crc_wanted() {
-    return crc_of_environment().value_or(false) && !tls_is_required();
+bool crc_wanted(const base::TlsAsked &tls) {
+    return crc_of_environment().value_or(false) && !tls.is_required();
 }
 
 base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {

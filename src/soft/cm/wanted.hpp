@@ -7,11 +7,13 @@
 #include <cstdint>
 
 #include "base/result.hpp"
+#include "base/tls.hpp"
 
 namespace soft {
 
-// Returns whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire.
-[[nodiscard]] bool crc_wanted();
+// Returns whether the environment (SOFTRDMA_CRC) asks for CRC32C on the wire. With TLS there is none, because
+// TLS finds every changed bit.
+[[nodiscard]] bool crc_wanted(const base::TlsAsked &tls);
 // Returns the program's parameters, checked, or the device's largest values when it gave none.
 [[nodiscard]] base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given);
 // Returns a depth of the peer in the eight bits that events have.

@@ -162,12 +162,12 @@ namespace {
 // Checks the files that RPMA_TLS names, so that a program learns at its beginning that no connection would be
 // made. Connections read them again.
 base::Result<void> check_tls_files() {
-    const TlsAsked &asked = *tls_of_environment();
-    if (asked.how == TlsAsked::How::Keys) {
+    const base::TlsAsked &asked = *tls_of_environment();
+    if (asked.how == base::TlsAsked::How::Keys) {
         if (const auto keys = TlsKeys::read(asked.file.c_str()); !keys) {
             return std::unexpected{keys.error()};
         }
-    } else if (asked.how == TlsAsked::How::Certificates) {
+    } else if (asked.how == base::TlsAsked::How::Certificates) {
         const auto certificates = TlsCertificates::read(asked.file.c_str());
         return certificates ? certificates->check_files() : std::unexpected{certificates.error()};
     }

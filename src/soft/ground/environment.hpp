@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 #include <string_view>
 
 #include "base/log.hpp"
@@ -58,42 +57,24 @@ enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
     return once;
 }
 
-// This is the meaning of RPMA_TLS: a connection uses TLS or not, and how its ends authenticate each other.
-struct TlsAsked {
-    enum class How : std::uint8_t { Not, Keys, Certificates };
-    How how = How::Not;
-    std::string file;  // of keys (psk:FILE), or one that names certificates (x509:FILE)
-};
-
-// Returns the meaning of this value of RPMA_TLS, nullptr when it is not set; without a name there is no TLS.
-// Fails with EINVAL, and logs it, when the value is not valid. A program may go to another folder before a
-// connection reads the file, so the name begins with a slash.
-[[nodiscard]] inline base::Result<TlsAsked> tls_asked_for(const char *value) {
-    constexpr std::string_view keys = "psk:";
-    constexpr std::string_view certificates = "x509:";
-    const std::string_view word{value != nullptr ? value : ""};
-    if (word.empty()) {
-        return TlsAsked{};
+// Returns the meaning of this value of RPMA_TLS, nullptr when it is not set. Fails with EINVAL, and logs it,
+// when the value is not valid.
+[[nodiscard]] inline base::Result<base::TlsAsked> tls_asked_for(const char *value) {
+    auto asked = base::TlsAsked::parse(value);
+    if (!asked) {
+        BASE_LOG(Error,
+                 "RPMA_TLS is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE: no device "
+                 "is opened",
+                 value);
     }
-    if (word.starts_with("psk:/")) {
-        return TlsAsked{.how = TlsAsked::How::Keys, .file = std::string{word.substr(keys.size())}};
-    }
-    if (word.starts_with("x509:/")) {
-        return TlsAsked{.how = TlsAsked::How::Certificates,
-                        .file = std::string{word.substr(certificates.size())}};
-    }
-    BASE_LOG(Error,
-             "RPMA_TLS is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE: no device is "
-             "opened",
-             value);
-    return base::failure(EINVAL);
+    return asked;
 }
 
 // Returns the meaning of RPMA_TLS at the first call. After a failure no device opens. A process with raised
 // privileges does not heed the variable; it opens no device either, because whoever set the variable expects
 // TLS.
-[[nodiscard]] inline const base::Result<TlsAsked> &tls_of_environment() {
-    static const base::Result<TlsAsked> once = []() -> base::Result<TlsAsked> {
+[[nodiscard]] inline const base::Result<base::TlsAsked> &tls_of_environment() {
+    static const base::Result<base::TlsAsked> once = []() -> base::Result<base::TlsAsked> {
         const char *const value = secure_getenv("RPMA_TLS");
         if (value == nullptr && base::required_tls() != nullptr) {
             BASE_LOG(Error, "RPMA_TLS is set, and this process has raised privileges: no device is opened");
@@ -104,10 +85,18 @@ struct TlsAsked {
     return once;
 }
 
-// Returns whether connections use TLS and nothing else.
+// Returns whether connections use TLS and nothing else, unless their ids ask for other keys.
 [[nodiscard]] inline bool tls_is_required() {
     const auto &asked = tls_of_environment();
-    return !asked || asked->how != TlsAsked::How::Not;
+    return !asked || asked->is_required();
+}
+
+// Returns what RPMA_TLS asks of an id. When its value is not valid, that is a file which nobody has. Throws
+// std::bad_alloc.
+[[nodiscard]] inline const base::SharedTls &tls_of_new_ids() {
+    static const base::SharedTls once = std::make_shared<const base::TlsAsked>(
+        tls_of_environment().value_or(base::TlsAsked{.how = base::TlsAsked::How::Keys, .file = {}}));
+    return once;
 }
 
 }  // namespace soft

@@ -54,9 +54,11 @@ struct Connection {
     }
 
     [[nodiscard]] std::unique_ptr<Meeting> offer() const {
-        return Meeting::offer(initiator, responder, *group);
+        return Meeting::offer(initiator, responder, {}, *group);
     }
-    [[nodiscard]] std::optional<SharedRings> meet() const { return soft::meet(responder, initiator, *group); }
+    [[nodiscard]] std::optional<SharedRings> meet() const {
+        return soft::meet(responder, initiator, {}, *group);
+    }
 
     base::Fd port;
     soft::tcp::Address initiator = at(test::loopback(1));

@@ -21,6 +21,7 @@
 
 #include "base/parts.hpp"
 #include "soft/cm/tls_start.hpp"
+#include "soft/ground/environment.hpp"
 #include "soft/link/tls_link.hpp"
 
 #include "../../wire.hpp"
@@ -110,8 +111,8 @@ struct Good {
         auto far = std::make_unique<End>();
         client_end = near.get();
         server_end = far.get();
-        TlsStart asks{TlsStart::Side::Client, *near, {}};
-        TlsStart answers{TlsStart::Side::Server, *far, {}};
+        TlsStart asks{TlsStart::Side::Client, soft::tls_of_new_ids(), *near, {}};
+        TlsStart answers{TlsStart::Side::Server, soft::tls_of_new_ids(), *far, {}};
         auto asked = Start::Waits;
         auto answered = Start::Waits;
         for (int turn = 0; asked != Start::Done || answered != Start::Done; ++turn) {
@@ -254,7 +255,7 @@ void attack_handshake(TlsStart::Side side, Bytes flight, Dice &dice) {
     constexpr std::size_t early_bytes = 120;
     spoil(flight, dice.chance(75) ? early_bytes : flight.size(), dice);
     End end;
-    TlsStart victim{side, end, {}};
+    TlsStart victim{side, soft::tls_of_new_ids(), end, {}};
     Start state = go_on(victim, end);
     require(state == Start::Waits, "a handshake begins");
     in_pieces(flight, dice, [&](std::span<const std::byte> piece) {

@@ -107,13 +107,13 @@ void the_variable_names_a_whole_path(void **) {
     test::end_log();
     for (const char *const none : {static_cast<const char *>(nullptr), ""}) {
         const auto asked = soft::tls_asked_for(none);
-        assert_true(asked.has_value() && asked->how == soft::TlsAsked::How::Not);
+        assert_true(asked.has_value() && asked->how == base::TlsAsked::How::Not);
     }
     const auto asked = soft::tls_asked_for("psk:/etc/rpma/keys");
-    assert_true(asked.has_value() && asked->how == soft::TlsAsked::How::Keys);
+    assert_true(asked.has_value() && asked->how == base::TlsAsked::How::Keys);
     assert_string_equal(asked->file.c_str(), "/etc/rpma/keys");
     const auto certificates = soft::tls_asked_for("x509:/etc/rpma/x509");
-    assert_true(certificates.has_value() && certificates->how == soft::TlsAsked::How::Certificates);
+    assert_true(certificates.has_value() && certificates->how == base::TlsAsked::How::Certificates);
     assert_string_equal(certificates->file.c_str(), "/etc/rpma/x509");
 }
 
