@@ -1708,6 +1708,16 @@ int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **identity);
 
 /**
+ * Tells whether the peer of a request would be let in now too, as rpma_conn_check_identity does.
+ *
+ * Blocks: while it reads files.
+ * Errors:
+ *   RPMA_E_NOSUPP    The peer is not authenticated.
+ *   RPMA_E_PROVIDER  The files cannot be read; the log says why.
+ */
+int rpma_conn_req_check_identity(const struct rpma_conn_req *req, bool *known);
+
+/**
  * Tells the identity with which both ends of a connection have authenticated each other: that of a key, or
  * of a certificate (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection.
  *
@@ -1719,6 +1729,22 @@ int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **ide
  *   RPMA_E_AGAIN  The connection is not established yet.
  */
 int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity);
+
+/**
+ * Tells whether the peer of a connection would be let in now too, with the key or the certificate with which
+ * it has authenticated itself. The library lets connections go on that are there when a key is taken out of
+ * the file, or a certificate is revoked or expires; a program ends those that it does not want any more.
+ *
+ *   known  It becomes false when the file has no key of that identity, or when a new handshake would refuse
+ *          the certificate. The log says why.
+ *
+ * Blocks: while it reads files.
+ * Threads: one thread at a time for each connection.
+ * Errors:
+ *   RPMA_E_NOSUPP    The connection is not authenticated.
+ *   RPMA_E_PROVIDER  The files cannot be read; the log says why.
+ */
+int rpma_conn_check_identity(const struct rpma_conn *conn, bool *known);
 
 /* ---------------------------------------------------------------- requests that do not block ---- */
 

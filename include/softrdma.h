@@ -299,21 +299,23 @@ extern int softrdma_set_tls(struct rdma_cm_id *id, const char *tls);
 extern const char *softrdma_identity(const struct rdma_cm_id *id);
 
 /**
- * Tells whether the file of keys that RPMA_TLS names (softrdma(7)) has a key of an identity now. A program
- * that asks this of the identities of its connections can end those that no longer have one: the device lets
- * connections go on that are there when their key is taken out of the file. A key that was replaced by
- * another of the same identity counts as known. With certificates (RPMA_TLS=x509:FILE) every identity counts
- * as known: the file does not list them.
+ * Tells whether the peer of an id's connection or request would be let in now too, with the key or the
+ * certificate with which it has authenticated itself. A program that asks this of its connections can end
+ * those of the others: the device lets connections go on that are there when their key is taken out of the
+ * file, or their certificate is revoked or expires. A key that was replaced by another of the same identity
+ * counts as known. The log says why a peer is not.
  *
- * Returns: 1 when the file has one, 0 when it has none, or -1 and errno. Then no key is known to be gone. It
- * also fails as open(2) and read(2) of the file do.
+ * Returns: 1 when it would be let in, 0 when not, or -1 and errno. Then no peer is known to be shut out. It
+ * also fails as open(2) and read(2) of the files do.
  *
+ * Blocks: while it reads files.
+ * Threads: one thread at a time for each id.
  * Errors:
- *   EINVAL  identity is NULL, RPMA_TLS is not set or not valid, or a line of the file is not valid.
- *   EACCES  The file is another user's, or others than its owner may use it.
+ *   EINVAL  id is NULL, its peer has not authenticated itself, or a line of a file is not valid.
+ *   EACCES  A file is another user's, or others than its owner may use it.
  *   ENOMEM  There is not enough memory.
  */
-extern int softrdma_identity_is_known(const char *identity);
+extern int softrdma_peer_is_known(const struct rdma_cm_id *id);
 
 /**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.

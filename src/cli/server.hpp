@@ -51,7 +51,7 @@ public:
     [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
 
     // Serves until `signal_fd` brings another signal than SIGHUP. At SIGHUP it ends the connections whose
-    // identity has no key any more. The other failures end single connections and are printed.
+    // clients would not be let in any more. The other failures end single connections and are printed.
     [[nodiscard]] Outcome<> run(int signal_fd);
 
 private:
@@ -79,7 +79,7 @@ private:
         bool committing = false;
         bool answered = false;  // its commit has been answered
         std::string host;
-        std::string identity;                // of its key; empty without TLS
+        std::string identity;                // of its key or certificate; empty without TLS
         const DevicePeer *device = nullptr;  // the port's device for this client's role
         Clock::time_point begun;
         Clock::time_point active;
@@ -104,7 +104,8 @@ private:
     void take_request(Port &port);
     void admit(Port &port, ConnectionRequest request, const Hello &hello);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
-    [[nodiscard]] std::string why_not(Mode mode, const std::string &identity) const;
+    [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
+                                      const std::string &identity) const;
     [[nodiscard]] Offer status() const;
     [[nodiscard]] std::string why_full(const std::string &host) const;
     [[nodiscard]] std::string why_busy(Mode mode) const;

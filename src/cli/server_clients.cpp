@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: decides which clients are admitted, and to which memory.
 #include <netdb.h>
-#include <softrdma.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -66,11 +65,12 @@ void Server::take_request(Port &port) {
     }
 }
 
-// Returns the reason why a client with this identity may not do this; empty when it may. Its key may have
-// been taken away since its handshake.
-std::string Server::why_not(Mode mode, const std::string &identity) const {
-    if (!identity.empty() && softrdma_identity_is_known(identity.c_str()) != 1) {
-        return fmt::format("the key identity {} is not known any more", identity);
+// Returns the reason why a client with this identity may not do this; empty when it may. Its key or
+// certificate may have been taken away since its handshake.
+std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::string &identity) const {
+    bool known = false;
+    if (!identity.empty() && (rpma_conn_req_check_identity(request, &known) != 0 || !known)) {
+        return fmt::format("the identity {} is not let in any more", identity);
     }
     return limits_.permissions.why_not(mode, identity);
 }
@@ -114,7 +114,7 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     const char *identity = nullptr;
     (void)rpma_conn_req_get_identity(request, &identity);
     client.identity = identity != nullptr ? identity : "";
-    if (const std::string why = why_not(hello.mode, client.identity); !why.empty()) {
+    if (const std::string why = why_not(hello.mode, request, client.identity); !why.empty()) {
         BASE_LOG_PEER(Warning, "refused a client from %s: %s", client.host.c_str(), why.c_str());
         return refuse(Status::Limit, why);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: serves the clients' requests, and ends their connections.
-#include <softrdma.h>
 
 #include <algorithm>
 #include <array>
@@ -193,22 +192,15 @@ void Server::drop(int fd) {
 
 // A file that cannot be read ends no connection: an administrator may be about to write it.
 void Server::end_unknown() {
-    std::map<std::string_view, int> known;
     std::vector<int> unknown;
     for (const auto &[fd, client] : clients_) {
-        if (client.identity.empty()) {
-            continue;
-        }
-        const auto [one, is_new] = known.try_emplace(client.identity);
-        if (is_new) {
-            one->second = softrdma_identity_is_known(client.identity.c_str());
-        }
-        if (one->second < 0) {
-            BASE_LOG_PEER(Error, "SIGHUP: the keys cannot be read: %s; every connection stays",
-                          errno_text(errno));
+        bool known = true;
+        if (!client.identity.empty() && rpma_conn_check_identity(client.connection.get(), &known) != 0) {
+            BASE_LOG_PEER(Error,
+                          "SIGHUP: the files of TLS cannot be used, as the log says: every connection stays");
             return;
         }
-        if (one->second == 0) {
+        if (!known) {
             unknown.push_back(fd);
         }
     }
@@ -216,8 +208,7 @@ void Server::end_unknown() {
     for (const int fd : unknown) {
         const Client &client = clients_.at(fd);
         ended += client.admitted ? 1 : 0;
-        BASE_LOG_PEER(Warning,
-                      "dropped a client from %s: the file of keys has no key of identity %s any more",
+        BASE_LOG_PEER(Warning, "dropped a client from %s: the identity %s is not let in any more",
                       client.host.c_str(), client.identity.c_str());
         drop(fd);
     }

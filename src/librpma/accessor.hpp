@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 
 #include "base/shared_value.hpp"
 #include "librpma/api.hpp"
+#include "librpma/event_channel.hpp"
 #include "verbs/provider.hpp"
 
 namespace librpma {
@@ -44,6 +46,19 @@ int get_address(const Object *object, sockaddr_storage rdma_addr::*end, sockaddr
 // Returns the identity with which the peer of an id has authenticated itself, or nullptr.
 inline const char *identity_of(const verbs::Provider &provider, const rdma_cm_id &id) {
     return provider.capabilities.authenticates ? provider.beyond.identity(&id) : nullptr;
+}
+
+// Tells whether the peer of an id, which has authenticated itself, would be let in now too.
+inline int check_identity(const verbs::Provider &provider, const rdma_cm_id &id, bool *known) {
+    if (identity_of(provider, id) == nullptr) {
+        return RPMA_E_NOSUPP;
+    }
+    const int found = provider.beyond.peer_is_known(&id);
+    if (found < 0) {
+        return log_provider_failure("softrdma_peer_is_known", errno);
+    }
+    *known = found == 1;
+    return 0;
 }
 
 // Unlike other "new" functions, those of configurations store NULL when there is no memory.

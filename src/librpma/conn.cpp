@@ -295,6 +295,13 @@ int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity) 
     return 0;
 }
 
+int rpma_conn_check_identity(const struct rpma_conn *conn, bool *known) {
+    if (conn == nullptr || known == nullptr) {
+        return librpma::invalid("conn or known is NULL");
+    }
+    return librpma::check_identity(conn->provider(), conn->id(), known);
+}
+
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {
     return librpma::destroy(conn_ptr);
 }

@@ -128,6 +128,13 @@ int rpma_conn_req_get_identity(const struct rpma_conn_req *req, const char **ide
     return 0;
 }
 
+int rpma_conn_req_check_identity(const struct rpma_conn_req *req, bool *known) {
+    if (req == nullptr || known == nullptr) {
+        return librpma::invalid("req or known is NULL");
+    }
+    return librpma::check_identity(req->peer().provider(), req->id(), known);
+}
+
 int rpma_conn_req_get_local_addr(const struct rpma_conn_req *req, struct sockaddr_storage *addr) {
     return librpma::get_address(req, &rdma_addr::src_storage, addr);
 }

@@ -89,7 +89,8 @@ const Provider soft = {
                .end_error = softrdma_end_error,
                .link = softrdma_link,
                .set_tls = softrdma_set_tls,
-               .identity = softrdma_identity},
+               .identity = softrdma_identity,
+               .peer_is_known = softrdma_peer_is_known},
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

@@ -45,10 +45,34 @@ static void nobody_has_an_identity(void **state) {
     assert_ok(rpma_ep_next_conn_req(ep, NULL, &request));
     assert_ok(rpma_conn_req_get_identity(request, &identity));
     assert_null(identity);
+    bool of_request = false;
+    assert_code(rpma_conn_req_check_identity(request, &of_request), RPMA_E_NOSUPP);
     assert_ok(rpma_conn_req_connect(&request, NULL, &conn));
     identity = anything();
     assert_ok(rpma_conn_get_identity(conn, &identity));
     assert_null(identity);
+    bool known = false;
+    assert_code(rpma_conn_check_identity(conn, &known), RPMA_E_NOSUPP);
+}
+
+static void tls_is_refused(void **state) {
+    (void)state;
+    struct rpma_ep_cfg *ep_cfg = NULL;
+    struct rpma_ep *none = anything();
+    struct rpma_conn_req *no_request = anything();
+    assert_ok(rpma_conn_cfg_set_tls(cfg, "psk:/etc/rpma/keys"));
+    assert_code(rpma_conn_req_new(peer, "somewhere", "7204", cfg, &no_request), RPMA_E_NOSUPP);
+    assert_true(logged("a kernel's device has no TLS", NULL));
+    assert_ok(rpma_ep_cfg_new(&ep_cfg));
+    assert_ok(rpma_ep_cfg_set_tls(ep_cfg, "psk:/etc/rpma/keys"));
+    assert_code(rpma_ep_listen_cfg(peer, "anywhere", "7204", ep_cfg, &none), RPMA_E_NOSUPP);
+    assert_ok(rpma_ep_cfg_delete(&ep_cfg));
+    assert_ptr_equal(none, anything());
+    assert_ptr_equal(no_request, anything());
+    /* A request that came without is not accepted either. */
+    request_arrives();
+    assert_code(rpma_ep_next_conn_req(ep, cfg, &request), RPMA_E_INVAL);
+    assert_true(logged("came without TLS", NULL));
 }
 
 static void private_data_too_long_is_explained(void **state) {
@@ -251,6 +275,7 @@ int main(void) {
         WITH_PEER(connecting_is_the_last_step),
         WITH_ENDPOINT(accepting_is_the_last_step),
         WITH_ENDPOINT(nobody_has_an_identity),
+        WITH_ENDPOINT(tls_is_refused),
         WITH_ENDPOINT(private_data_too_long_is_explained),
         WITH_PEER(connecting_can_fail),
         WITH_PEER(queue_pair_is_asked_for_the_devices_operations),

@@ -14,17 +14,21 @@ static char text[4100];  /* it as rpma_conn_cfg_set_tls takes it */
 static const char *all;  /* the tests' keys */
 static const char *x509; /* the tests' certificates */
 
+static void write_keys(const char *identity) {
+    FILE *const file = fopen(keys, "w");
+    assert_non_null(file);
+    assert_int_equal(fchmod(fileno(file), S_IRUSR | S_IWUSR), 0);
+    assert_true(fprintf(file, "%s:00112233445566778899aabbccddeeff\n", identity) > 0);
+    assert_int_equal(fclose(file), 0);
+}
+
 static int make_keys(void **state) {
     (void)state;
     char folder[3500];
     assert_non_null(getcwd(folder, sizeof(folder)));
     snprintf(keys, sizeof(keys), "%s/lone.keys", folder);
     snprintf(text, sizeof(text), "psk:%s", keys);
-    FILE *const file = fopen(keys, "w");
-    assert_non_null(file);
-    assert_int_equal(fchmod(fileno(file), S_IRUSR | S_IWUSR), 0);
-    assert_true(fprintf(file, "lone:00112233445566778899aabbccddeeff\n") > 0);
-    assert_int_equal(fclose(file), 0);
+    write_keys("lone");
     all = getenv("RPMA_TEST_KEYS");
     x509 = getenv("RPMA_TEST_CERTIFICATES");
     assert_non_null(all);
@@ -152,6 +156,31 @@ static void expect_refusal(struct ends *ends, const char *of_endpoint, const cha
     ask_in_vain(ends, of_request, expected);
 }
 
+static void a_peer_is_known_while_the_file_has_its_key(void **state) {
+    struct ends *ends = *state;
+    bool known = false;
+    ends->ep = listen_with(ends, text, ends->port);
+    assert_ok(rpma_conn_cfg_set_tls(ends->cfg, text));
+    ask(ends, ends->cfg, NULL);
+    assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));
+    assert_code(rpma_conn_req_check_identity(NULL, &known), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_check_identity(ends->request, NULL), RPMA_E_INVAL);
+    assert_ok(rpma_conn_req_check_identity(ends->request, &known));
+    assert_true(known);
+    assert_ok(rpma_conn_req_connect(&ends->request, NULL, &ends->server));
+    await_established(ends);
+    write_keys("another");
+    assert_code(rpma_conn_check_identity(NULL, &known), RPMA_E_INVAL);
+    assert_code(rpma_conn_check_identity(ends->server, NULL), RPMA_E_INVAL);
+    assert_ok(rpma_conn_check_identity(ends->server, &known));
+    assert_false(known);
+    assert_int_equal(unlink(keys), 0);
+    assert_code(rpma_conn_check_identity(ends->server, &known), RPMA_E_PROVIDER);
+    write_keys("lone");
+    assert_ok(rpma_conn_check_identity(ends->server, &known));
+    assert_true(known);
+}
+
 static void another_key_is_refused(void **state) {
     expect_refusal(*state, all, text, EACCES);
 }
@@ -203,6 +232,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_connection_has_its_own_key, make_peer, end_all),
         cmocka_unit_test_setup_teardown(one_connection_has_certificates, make_peer, end_all),
         cmocka_unit_test_setup_teardown(two_endpoints_have_different_keys, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(a_peer_is_known_while_the_file_has_its_key, make_peer, end_all),
         cmocka_unit_test_setup_teardown(another_key_is_refused, make_peer, end_all),
         cmocka_unit_test_setup_teardown(a_key_is_no_certificate, make_peer, end_all),
         cmocka_unit_test_setup_teardown(an_endpoint_with_a_key_refuses_those_without, make_peer, end_all),

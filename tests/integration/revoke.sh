@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# At SIGHUP rpma serve ends the connections of those identities that its file of keys does not have any more, and no
-# others.
+# At SIGHUP rpma serve ends the connections of the clients whose key its file does not have any more, or whose
+# certificate it would not let in, and no others.
 . "$(dirname "$0")/server.bash"
 
 make_keys a b c
@@ -11,15 +11,16 @@ bounded "$rpma" push --psk a content "$address" >stdout 2>stderr || die "push"
 
 # connect_as IDENTITY MODE: a client that stays; sets pid.
 mkfifo said
+way=psk
 connect_as() {
-    RPMA_TLS=psk:$PWD/$1 bounded "$peer" "$2" 127.0.0.1 "$port" >said &
+    RPMA_TLS=$way:$PWD/$1 bounded "$peer" "$2" 127.0.0.1 "$port" >said &
     pid=$!
     helpers+=($pid)
     read -t 60 -r line <said || die "$2 as $1"
 }
 # clients: how many the server has, as it says.
 clients() {
-    bounded "$rpma" status --json --psk b "$address" >stdout 2>stderr || die "status"
+    bounded "$rpma" status --json "--$way" b "$address" >stdout 2>stderr || die "status"
     sed -n 's/.*"clients":\([0-9]*\).*/\1/p' stdout
 }
 # told TEXT: waits for the line in the server's log.
@@ -49,7 +50,7 @@ cat b c >keys
 # A file that cannot be used ends nothing either.
 chmod 644 keys
 kill -HUP "$server"
-told 'SIGHUP: the keys cannot be read: Permission denied; every connection stays'
+told 'SIGHUP: the files of TLS cannot be used, as the log says: every connection stays'
 chmod 600 keys
 [ "$(clients)" -eq 3 ] || die "a file that cannot be used ended a connection"
 
@@ -58,7 +59,7 @@ kill -HUP "$server"
 told 'SIGHUP: ended 2 connections, 1 stay'
 wait "$puller" || die "the pull of the identity that is gone"
 wait "$pusher" || die "the push of the identity that is gone"
-[ "$(grep -c 'dropped a client from 127.0.0.1: the file of keys has no key of identity a any more' server.err)" -eq 2 ] ||
+[ "$(grep -c 'dropped a client from 127.0.0.1: the identity a is not let in any more' server.err)" -eq 2 ] ||
     die "the server does not say which clients it drops"
 [ "$(clients)" -eq 1 ] || die "expected one client: $(cat stdout)"
 kill -0 "$other" || die "another client ended"
@@ -71,6 +72,29 @@ kill -HUP "$server"
 told 'SIGHUP: ended 1 connections, 0 stay'
 wait "$other" || die "the last client"
 stop_server
+
+# The same with certificates: the client a is not listed any more.
+rm a b c keys
+way=x509
+"$(dirname "$peer")/test_certificates" . store a b || die "certificates"
+cat store >plain
+printf 'client a\nclient b\n' >>store
+start_server pool 1M --x509 store --idle-limit 3600
+connect_as a stay
+puller=$pid
+connect_as b stay
+other=$pid
+kill -HUP "$server"
+told 'SIGHUP: ended 0 connections, 2 stay'
+{ cat plain && echo 'client b'; } >store
+kill -HUP "$server"
+told 'SIGHUP: ended 1 connections, 1 stay'
+wait "$puller" || die "the pull of the client that is not listed"
+grep -qF 'dropped a client from 127.0.0.1: the identity a is not let in any more' server.err ||
+    die "the server does not say which client it drops"
+[ "$(clients)" -eq 1 ] || die "expected one client: $(cat stdout)"
+stop_server
+wait "$other" || die "the client that stays"
 
 # Without keys the signal ends the server, as it ends any process that does not ignore it.
 start_server pool 1M

@@ -13,7 +13,6 @@
 #include "soft/cm/tcp_id.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/environment.hpp"
-#include "soft/ground/tls_keys.hpp"
 #include "softrdma.h"
 
 namespace {
@@ -215,26 +214,24 @@ int softrdma_disconnect_when_sent(rdma_cm_id *id) {
 }
 
 int softrdma_set_tls(rdma_cm_id *id, const char *tls) {
-    return status_of_call(id, [&](CmId &called) { return called.set_tls(tls); });
+    return id == nullptr ? status_failed(EINVAL)
+                         : status_of_call(id, [&](CmId &called) { return called.set_tls(tls); });
 }
 
 const char *softrdma_identity(const rdma_cm_id *id) {
     return static_cast<const CmId *>(id)->identity();
 }
 
-int softrdma_identity_is_known(const char *identity) {
-    const auto &asked = soft::tls_of_environment();
-    if (identity == nullptr || !asked || asked->how == base::TlsAsked::How::Not) {
+int softrdma_peer_is_known(const rdma_cm_id *id) {
+    const auto *const asked = static_cast<const CmId *>(id);
+    if (asked == nullptr || asked->inherited()) {
         return status_failed(EINVAL);
-    }
-    if (asked->how == base::TlsAsked::How::Certificates) {
-        return 1;
     }
     bool known = false;
     const int status = status_of([&]() -> base::Result<void> {
-        const auto keys = soft::TlsKeys::read(asked->file.c_str());
-        known = keys && keys->find(identity) != nullptr;
-        return keys ? base::Result<void>{} : std::unexpected{keys.error()};
+        const auto found = asked->peer_is_known();
+        known = found && *found;
+        return found ? base::Result<void>{} : std::unexpected{found.error()};
     });
     return status != 0 ? status : known ? 1 : 0;
 }

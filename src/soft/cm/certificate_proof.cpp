@@ -51,7 +51,9 @@ struct CertificateProof::Callbacks {
                 return 0;
             }
             const int error = depth == 0 ? proof.check(certificate) : X509_V_OK;
-            if (error != X509_V_OK) {
+            if (depth == 0 && error == X509_V_OK) {
+                proof.keep(chain);
+            } else if (error != X509_V_OK) {
                 openssl.X509_STORE_CTX_set_error(chain, error);
             }
             return error == X509_V_OK ? 1 : 0;
@@ -105,13 +107,58 @@ std::unique_ptr<SSL, SslFree> CertificateProof::make() {
 }
 
 bool CertificateProof::is_proved(const TlsSession &) {
-    if (!is_checked_) {
+    if (shown_ == nullptr) {
         fail_with(EACCES, "%s has shown no certificate", peer());
     }
-    return is_checked_;
+    return shown_ != nullptr;
+}
+
+base::Result<bool> CertificateProof::still_holds() {
+    const OpenSsl &openssl = OpenSsl::found();
+    auto own = OwnCertificates::current(file());
+    if (!own) {
+        return std::unexpected{own.error()};
+    }
+    own_ = std::move(*own);
+    constexpr auto free = [](X509_STORE_CTX *one) { OpenSsl::found().X509_STORE_CTX_free(one); };
+    const std::unique_ptr<X509_STORE_CTX, decltype(free)> chain{openssl.X509_STORE_CTX_new()};
+    if (!chain ||
+        openssl.X509_STORE_CTX_init(chain.get(), openssl.SSL_CTX_get_cert_store(own_->context()),
+                                    shown_.get(), shown_with_.get()) != 1 ||
+        openssl.X509_STORE_CTX_set_default(chain.get(),
+                                           side_ == Side::Server ? "ssl_client" : "ssl_server") != 1) {
+        throw std::bad_alloc{};
+    }
+    openssl.X509_STORE_CTX_set_depth(chain.get(), most_between);
+    if (openssl.X509_verify_cert(chain.get()) == 1) {
+        return check(shown_.get()) == X509_V_OK;
+    }
+    refuse(openssl.X509_STORE_CTX_get_error(chain.get()), openssl.X509_STORE_CTX_get_error_depth(chain.get()),
+           openssl.X509_STORE_CTX_get_current_cert(chain.get()), shown_.get());
+    return false;
 }
 
 // ---- the peer's certificate ----
+
+void CertificateProof::X509Free::operator()(X509 *one) const {
+    OpenSsl::found().X509_free(one);
+}
+
+void CertificateProof::ChainFree::operator()(STACK_OF(X509) * chain) const {
+    OpenSsl::found().OPENSSL_sk_pop_free(reinterpret_cast<OPENSSL_STACK *>(chain), [](void *one) {
+        OpenSsl::found().X509_free(static_cast<X509 *>(one));
+    });
+}
+
+void CertificateProof::keep(X509_STORE_CTX *chain) {
+    const OpenSsl &openssl = OpenSsl::found();
+    shown_with_.reset(openssl.X509_chain_up_ref(openssl.X509_STORE_CTX_get0_untrusted(chain)));
+    X509 *const shown = openssl.X509_STORE_CTX_get0_cert(chain);
+    if (shown_with_ == nullptr || openssl.X509_up_ref(shown) != 1) {
+        throw std::bad_alloc{};
+    }
+    shown_.reset(shown);
+}
 
 int CertificateProof::check(X509 *certificate) {
     const PeerCertificate shown{certificate};
@@ -139,7 +186,6 @@ int CertificateProof::check(X509 *certificate) {
         }
         identity_ = names.front();
     }
-    is_checked_ = true;
     return X509_V_OK;
 }
 

@@ -6,6 +6,8 @@
 // without a list, the address that it connects to.
 #pragma once
 
+#include <openssl/x509.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,16 +26,25 @@ public:
     [[nodiscard]] std::unique_ptr<SSL, SslFree> make() override;
     [[nodiscard]] bool is_proved(const TlsSession &session) override;
     [[nodiscard]] bool explain(int reason) override;
+    [[nodiscard]] base::Result<bool> still_holds() override;
     [[nodiscard]] const char *words() const override { return "the certificate of"; }
 
 private:
     struct Callbacks;  // OpenSSL's, which ask for certificates and show those of the peer
+    struct X509Free {
+        void operator()(X509 *one) const;
+    };
+    struct ChainFree {
+        void operator()(STACK_OF(X509) * chain) const;
+    };
 
     // Throws std::bad_alloc.
     [[nodiscard]] bool read_own();
     // Looks at the peer's certificate, which a CA has issued. Returns 0 or OpenSSL's error for it, and has
     // then failed. Throws std::bad_alloc.
     [[nodiscard]] int check(X509 *certificate);
+    // Throws std::bad_alloc.
+    void keep(X509_STORE_CTX *chain);
     [[nodiscard]] int check_server(X509 *certificate, const std::vector<std::string> &names);
     // Fails for OpenSSL's error of a certificate in the chain of the peer's own, which is at depth 0.
     void refuse(int error, int depth, X509 *certificate, X509 *own);
@@ -43,7 +54,9 @@ private:
 
     const tcp::Address address_;  // the peer's
     std::shared_ptr<const OwnCertificates> own_;
-    bool is_checked_ = false;  // the peer's certificate, which is right
+    // The peer's certificate, which is right, and those that came with it.
+    std::unique_ptr<X509, X509Free> shown_;
+    std::unique_ptr<STACK_OF(X509), ChainFree> shown_with_;
 };
 
 }  // namespace soft

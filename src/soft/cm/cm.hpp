@@ -90,6 +90,9 @@ public:
     // Returns the identity with which the peer has authenticated itself, as text that stays as long as the
     // id; null when it has not.
     [[nodiscard]] virtual const char *identity() const { return nullptr; }
+    // Returns whether the peer, which has authenticated itself, would be let in now too. Fails with EINVAL
+    // when it has not, or as the files of TLS cannot be read. Throws std::bad_alloc.
+    [[nodiscard]] virtual base::Result<bool> peer_is_known() const { return base::failure(EINVAL); }
     // Returns whether the id listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
     // Makes this id a request for a connection, which waits in that channel.

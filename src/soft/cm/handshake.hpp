@@ -55,6 +55,10 @@ public:
     [[nodiscard]] Role role() const { return role_; }
     [[nodiscard]] Link &link() const { return *link_; }
     [[nodiscard]] const tcp::Address &peer() const { return peer_; }
+    // Gives the proof of TLS away when the handshake is done; null without TLS.
+    [[nodiscard]] std::unique_ptr<TlsProof> take_proof() {
+        return shaken_ != nullptr ? shaken_->take_proof() : nullptr;
+    }
     // Takes the link out of the group, for its next owner.
     [[nodiscard]] std::unique_ptr<Link> take_link();
 

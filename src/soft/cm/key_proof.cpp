@@ -133,6 +133,18 @@ bool KeyProof::is_proved(const TlsSession &session) {
     return true;
 }
 
+base::Result<bool> KeyProof::still_holds() {
+    const auto keys = TlsKeys::read(file());
+    if (!keys) {
+        return std::unexpected{keys.error()};
+    }
+    if (keys->find(identity_) != nullptr) {
+        return true;
+    }
+    fail_with(EACCES, "%s has no key of identity %s any more", file(), identity_.c_str());
+    return false;
+}
+
 bool KeyProof::explain(int reason) {
     if (side_ == Side::Client) {
         explain_to_client(reason);

@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
+#include "soft/link/openssl.hpp"
 
 namespace soft {
 
@@ -59,11 +60,24 @@ void TcpId::destroy_queue_pair() {
 
 // It is called before the program can have the identity: with a request before the program gets its id, with
 // a reply before the connection is established.
-void TcpId::learn_identity(const Link &link) {
-    if (!link.identity().empty()) {
-        identity_ = link.identity();
-        base::set_shared(known_identity_, identity_.c_str(), std::memory_order_release);
+void TcpId::keep_proof(std::unique_ptr<TlsProof> proof) {
+    if (proof != nullptr) {
+        proof_ = std::move(proof);
+        base::set_shared(identity_, proof_->identity().c_str(), std::memory_order_release);
     }
+}
+
+base::Result<bool> TcpId::peer_is_known() const {
+    if (identity() == nullptr) {
+        return base::failure(EINVAL);
+    }
+    const OpenSslErrors own;
+    const auto known = proof_->still_holds();
+    if (known && !*known) {
+        BASE_LOG_PEER(Warning, "%s would not be let in any more: %s", tcp::text_of(peer()).c_str(),
+                      proof_->text());
+    }
+    return known;
 }
 
 int TcpId::connection_socket() const {

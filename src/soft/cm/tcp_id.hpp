@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "soft/cm/cm.hpp"
@@ -50,9 +49,8 @@ public:
     [[nodiscard]] base::Result<void> disconnect() override;
     [[nodiscard]] base::Result<void> disconnect_when_sent() override;
 
-    [[nodiscard]] const char *identity() const override {
-        return known_identity_.load(std::memory_order_acquire);
-    }
+    [[nodiscard]] const char *identity() const override { return identity_.load(std::memory_order_acquire); }
+    [[nodiscard]] base::Result<bool> peer_is_known() const override;
 
     // ---- events of a connection, and of its handshake ----
     void connection_established() override;
@@ -81,7 +79,7 @@ private:
     // Chooses the queue pair of a connection that begins: the id's own, or the one with the number. Fails
     // with EINVAL, and changes nothing, when there is none, or it was connected before.
     [[nodiscard]] base::Result<HeldQueuePair> choose_queue_pair(std::uint32_t number);
-    void learn_identity(const Link &link);
+    void keep_proof(std::unique_ptr<TlsProof> proof);
     [[nodiscard]] base::Result<void> answer(const rdma_conn_param &wanted);
     void end_handshake();
     [[nodiscard]] int connection_socket() const override;
@@ -107,8 +105,8 @@ private:
     ConnectionParameters parameters_;
     wire::MpaFrame request_;  // the peer's request, without its private data
     std::vector<std::byte> reply_data_;
-    std::string identity_;                               // written once
-    std::atomic<const char *> known_identity_{nullptr};  // its characters from then on
+    std::unique_ptr<TlsProof> proof_;              // of the peer's identity; written once
+    std::atomic<const char *> identity_{nullptr};  // its characters from then on
     bool established_told_ GUARDED_BY(mutex_) = false;
     std::shared_ptr<Group> handshake_group_;  // the group of the channel when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());

@@ -108,7 +108,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         rejected(handshake, reply);
         return;
     }
-    learn_identity(handshake.link());
+    keep_proof(handshake.take_proof());
     // The greatest depth says that the programs agree on depths themselves (RFC 6581 section 9.1).
     const bool depth_given = reply.enhanced && reply.ord != wire::mpa_max_depth;
     const bool deeper_than_we_serve = depth_given && reply.ord > limits::max_rd_atomic;

@@ -189,7 +189,7 @@ void TcpId::adoption_failed(int error) {
 }
 
 bool TcpId::become(Handshake &handshake, const wire::MpaFrame &request) {
-    learn_identity(handshake.link());
+    keep_proof(handshake.take_proof());
     request_ = request;
     request_.private_data = {};
     link_ = handshake.take_link();

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "base/tls.hpp"
 #include "soft/link/tls_session.hpp"
 
@@ -34,6 +35,10 @@ public:
     // Says why OpenSSL or the peer has ended the handshake for this reason, if the proof is the reason.
     // Returns whether it was.
     [[nodiscard]] virtual bool explain(int reason) = 0;
+    // Returns whether the handshake would prove it now too: the files may have changed, and a certificate may
+    // have expired. text() says why not. Fails as the files cannot be read. OpenSslErrors are the caller's.
+    // Throws std::bad_alloc.
+    [[nodiscard]] virtual base::Result<bool> still_holds() = 0;
     // Returns in a few words how the peer has proved who it is.
     [[nodiscard]] virtual const char *words() const = 0;
 

@@ -79,9 +79,7 @@ TlsStart::State TlsStart::go_on() {
 }
 
 std::unique_ptr<Link> TlsStart::secured(std::unique_ptr<Link> &&link) {
-    // Nothing is copied after the link is taken: when there is no memory, the link is still the caller's.
-    std::string identity = proof_->identity();
-    return std::make_unique<TlsLink>(std::move(link), std::move(session_), std::move(identity));
+    return std::make_unique<TlsLink>(std::move(link), std::move(session_));
 }
 
 bool TlsStart::is_refused(const Link &link) {

@@ -33,6 +33,8 @@ public:
     // the client has done the handshake already. Returns whether it was that, and so error() and text() say
     // why.
     [[nodiscard]] bool is_refused(const Link &link);
+    // Gives the proof away. It is the last call.
+    [[nodiscard]] std::unique_ptr<TlsProof> take_proof() { return std::move(proof_); }
     // When it failed: the errno value for the program, and a text for a person. EACCES: the peer has not
     // proved who it is, or this side has not; EPROTO: the peer speaks something else; ECONNRESET: it closed;
     // others: the files cannot be read.
@@ -49,7 +51,7 @@ private:
 
     const Side side_;
     Link &link_;
-    const std::unique_ptr<TlsProof> proof_;
+    std::unique_ptr<TlsProof> proof_;
     std::unique_ptr<TlsSession> session_;
 };
 

@@ -121,9 +121,6 @@ public:
     }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
-    // Returns the identity with which the side that asked for the connection has authenticated itself; empty
-    // when it has not.
-    [[nodiscard]] virtual std::string_view identity() const { return {}; }
     // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
     // not.
     [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }

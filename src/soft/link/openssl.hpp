@@ -26,23 +26,28 @@ namespace soft {
     name(BIO_set_data) name(BIO_set_flags) name(BIO_set_init) name(ERR_clear_error) name(ERR_get_error_all) \
     name(ERR_new) name(ERR_peek_error) name(ERR_peek_last_error) name(ERR_set_debug) name(ERR_set_error) \
     name(EVP_PKEY_free) name(GENERAL_NAMES_free) name(OPENSSL_init_ssl) name(OPENSSL_sk_num) \
-    name(OPENSSL_sk_value) name(PEM_read_bio_PrivateKey) name(PEM_read_bio_X509) name(PEM_read_bio_X509_CRL) \
-    name(SSL_CIPHER_find) name(SSL_CTX_check_private_key) name(SSL_CTX_ctrl) name(SSL_CTX_free) \
-    name(SSL_CTX_get_cert_store) name(SSL_CTX_new) name(SSL_CTX_set_cert_cb) name(SSL_CTX_set_ciphersuites) \
-    name(SSL_CTX_set_num_tickets) name(SSL_CTX_set_options) name(SSL_CTX_set_psk_find_session_callback) \
-    name(SSL_CTX_set_psk_use_session_callback) name(SSL_CTX_set_security_level) name(SSL_CTX_use_PrivateKey) \
-    name(SSL_CTX_use_certificate) name(SSL_SESSION_free) name(SSL_SESSION_new) name(SSL_SESSION_set1_master_key) \
+    name(OPENSSL_sk_pop_free) name(OPENSSL_sk_value) name(PEM_read_bio_PrivateKey) name(PEM_read_bio_X509) \
+    name(PEM_read_bio_X509_CRL) name(SSL_CIPHER_find) name(SSL_CTX_check_private_key) name(SSL_CTX_ctrl) \
+    name(SSL_CTX_free) name(SSL_CTX_get_cert_store) name(SSL_CTX_new) name(SSL_CTX_set_cert_cb) \
+    name(SSL_CTX_set_ciphersuites) name(SSL_CTX_set_num_tickets) name(SSL_CTX_set_options) \
+    name(SSL_CTX_set_psk_find_session_callback) name(SSL_CTX_set_psk_use_session_callback) \
+    name(SSL_CTX_set_security_level) name(SSL_CTX_use_PrivateKey) name(SSL_CTX_use_certificate) \
+    name(SSL_SESSION_free) name(SSL_SESSION_new) name(SSL_SESSION_set1_master_key) \
     name(SSL_SESSION_set_cipher) name(SSL_SESSION_set_protocol_version) name(SSL_alert_desc_string_long) \
     name(SSL_ctrl) name(SSL_do_handshake) name(SSL_free) name(SSL_get_error) name(SSL_get_ex_data) \
     name(SSL_get_ex_data_X509_STORE_CTX_idx) name(SSL_key_update) name(SSL_new) name(SSL_read_ex) \
     name(SSL_session_reused) name(SSL_set_SSL_CTX) name(SSL_set_accept_state) name(SSL_set_bio) \
     name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_set_verify) \
     name(SSL_set_verify_depth) name(SSL_shutdown) name(SSL_write_ex) name(TLS_method) name(X509_CRL_free) \
-    name(X509_STORE_CTX_get0_cert) name(X509_STORE_CTX_get_current_cert) name(X509_STORE_CTX_get_error) \
-    name(X509_STORE_CTX_get_error_depth) name(X509_STORE_CTX_get_ex_data) name(X509_STORE_CTX_set_error) \
-    name(X509_STORE_add_cert) name(X509_STORE_add_crl) name(X509_STORE_set_flags) name(X509_check_ip) \
-    name(X509_free) name(X509_get0_notAfter) name(X509_get0_notBefore) name(X509_get_ext_d2i) \
-    name(X509_get_extended_key_usage) name(X509_get_extension_flags) name(X509_verify_cert_error_string)
+    name(X509_STORE_CTX_free) name(X509_STORE_CTX_get0_cert) name(X509_STORE_CTX_get0_untrusted) \
+    name(X509_STORE_CTX_get_current_cert) name(X509_STORE_CTX_get_error) \
+    name(X509_STORE_CTX_get_error_depth) name(X509_STORE_CTX_get_ex_data) name(X509_STORE_CTX_init) \
+    name(X509_STORE_CTX_new) name(X509_STORE_CTX_set_default) name(X509_STORE_CTX_set_depth) \
+    name(X509_STORE_CTX_set_error) name(X509_STORE_add_cert) name(X509_STORE_add_crl) \
+    name(X509_STORE_set_flags) name(X509_chain_up_ref) name(X509_check_ip) name(X509_free) \
+    name(X509_get0_notAfter) name(X509_get0_notBefore) name(X509_get_ext_d2i) \
+    name(X509_get_extended_key_usage) name(X509_get_extension_flags) name(X509_up_ref) \
+    name(X509_verify_cert) name(X509_verify_cert_error_string)
 // clang-format on
 
 // Returns what make() returns. The first call makes it, and it lasts as long as the process. When make()

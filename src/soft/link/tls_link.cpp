@@ -48,8 +48,8 @@ private:
     std::size_t used_ = 0;  // of the first piece
 };
 
-TlsLink::TlsLink(std::unique_ptr<Link> below, std::unique_ptr<TlsSession> session, std::string identity)
-    : below_{std::move(below)}, identity_{std::move(identity)}, session_{std::move(session)} {}
+TlsLink::TlsLink(std::unique_ptr<Link> below, std::unique_ptr<TlsSession> session)
+    : below_{std::move(below)}, session_{std::move(session)} {}
 
 // ---- sending ----
 

@@ -20,8 +20,8 @@ namespace soft {
 
 class TlsLink final : public Link {
 public:
-    // `session` is over `below`, and its handshake is done with a client of that identity.
-    TlsLink(std::unique_ptr<Link> below, std::unique_ptr<TlsSession> session, std::string identity);
+    // `session` is over `below`, and its handshake is done.
+    TlsLink(std::unique_ptr<Link> below, std::unique_ptr<TlsSession> session);
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override EXCLUDES(mutex_);
     bool finish() override EXCLUDES(mutex_);
@@ -40,7 +40,6 @@ public:
     [[nodiscard]] bool undelivered() const override EXCLUDES(mutex_);
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return below_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
-    [[nodiscard]] std::string_view identity() const override { return identity_; }
     [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
     [[nodiscard]] const char *name() const override { return "tls"; }
     [[nodiscard]] std::size_t max_segment() const override { return below_->max_segment(); }
@@ -59,7 +58,6 @@ private:
     [[nodiscard]] bool encrypt(Rest rest) REQUIRES(mutex_);
 
     const std::unique_ptr<Link> below_;
-    const std::string identity_;
     // The two threads that use the link share OpenSSL's object. No lock is taken with it but those of the
     // link below.
     mutable base::Mutex mutex_;

@@ -41,8 +41,8 @@ Links tls_over(Links links) {
         server = there->shake();
         assert_true(client != TlsSession::Shake::Failed && server != TlsSession::Shake::Failed);
     }
-    return {.here = std::make_unique<soft::TlsLink>(std::move(links.here), std::move(here), "test"),
-            .there = std::make_unique<soft::TlsLink>(std::move(links.there), std::move(there), "test")};
+    return {.here = std::make_unique<soft::TlsLink>(std::move(links.here), std::move(here)),
+            .there = std::make_unique<soft::TlsLink>(std::move(links.there), std::move(there))};
 }
 
 Links tls_links() {

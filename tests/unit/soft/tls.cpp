@@ -397,26 +397,36 @@ void a_server_that_cannot_read_its_keys_says_so_little(TlsEnds &ends) {
                 "the server cannot go on with TLS, for instance because it cannot read its keys");
 }
 
-void identities_are_looked_up(TlsEnds &ends) {
-    assert_int_equal(softrdma_identity_is_known("one"), 1);
-    assert_int_equal(softrdma_identity_is_known("two"), 1);
-    assert_int_equal(softrdma_identity_is_known("three"), 0);
-    assert_int_equal(softrdma_identity_is_known(""), 0);
-    assert_int_equal(softrdma_identity_is_known(nullptr), -1);
-    assert_int_equal(errno, EINVAL);
+void a_peer_is_known_while_the_file_has_its_key(TlsEnds &ends) {
+    auto &[device, peer, other] = static_cast<Ends &>(ends);
+    peer.connect(device.port());
+    TlsPeer client{peer, true, {}};
+    assert_true(client.shake());
+    client.send(test::encoded(test::from_a_soft_device));
+    rdma_cm_id *const request = device.take_request();
+    const auto expect_failure = [](const rdma_cm_id *id, int error) {
+        assert_int_equal(softrdma_peer_is_known(id), -1);
+        assert_int_equal(errno, error);
+    };
+    assert_int_equal(softrdma_peer_is_known(request), 1);
+    device.accept(request);
+    assert_int_equal(softrdma_peer_is_known(request), 1);
+    expect_failure(nullptr, EINVAL);
     write_keys(key_of_two);
-    assert_int_equal(softrdma_identity_is_known("one"), 0);
-    assert_int_equal(softrdma_identity_is_known("two"), 1);
+    assert_int_equal(softrdma_peer_is_known(request), 0);
+    expect_line(device, "has no key of identity one any more");
     write_keys("nonsense");
-    assert_int_equal(softrdma_identity_is_known("two"), -1);
-    assert_int_equal(errno, EINVAL);
-    write_keys(key_of_two, 0640);
-    assert_int_equal(softrdma_identity_is_known("two"), -1);
-    assert_int_equal(errno, EACCES);
+    expect_failure(request, EINVAL);
+    write_keys(key_of_one, 0640);
+    expect_failure(request, EACCES);
     std::filesystem::remove(keys);
-    assert_int_equal(softrdma_identity_is_known("two"), -1);
-    assert_int_equal(errno, ENOENT);
-    expect_line(ends.device, "No such file or directory: no connection is made");
+    expect_failure(request, ENOENT);
+    write_keys(key_of_one);
+    assert_int_equal(softrdma_peer_is_known(request), 1);
+    rdma_cm_id *id = nullptr;
+    assert_int_equal(softrdma_rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+    expect_failure(id, EINVAL);
+    assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
 void without_a_file_nobody_connects(TlsEnds &ends) {
@@ -463,7 +473,7 @@ int main() {
         fixture_test(without_a_file_nobody_connects),
         fixture_test(without_descriptors_the_log_names_the_file),
         fixture_test(a_server_that_cannot_read_its_keys_says_so_little),
-        fixture_test(identities_are_looked_up),
+        fixture_test(a_peer_is_known_while_the_file_has_its_key),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -357,6 +357,37 @@ TlsHabits peer_below(unsigned between, std::vector<Issued> &chain) {
     }};
 }
 
+// The connection goes on, and its program learns that the peer would not be let in any more.
+void a_peer_is_known_while_its_certificate_is(X509Ends &ends) {
+    std::vector<Issued> chain;
+    chain.reserve(8);
+    rdma_cm_id *const id = let_in(ends.device, ends.peer, peer_below(1, chain));
+    const auto expect_unknown = [&](const char *text) {
+        assert_int_equal(softrdma_peer_is_known(id), 0);
+        expect_line(ends.device, text);
+    };
+    assert_int_equal(softrdma_peer_is_known(id), 1);
+    write_list("client another\n");
+    expect_unknown("the client peer is not let in");
+    write_list("client peer\n");
+    assert_int_equal(softrdma_peer_is_known(id), 1);
+    write_list("crl list.pem\n");
+    test::write_revocations(folder / "list.pem",
+                            *test::revoke(chain.front(), {chain.back().certificate.get()}));
+    expect_unknown("the certificate of the client peer is revoked");
+    test::write_revocations(folder / "list.pem", *test::revoke(chain.front(), {}));
+    assert_int_equal(softrdma_peer_is_known(id), 1);
+    write_list("");
+    const Issued another = test::make_authority("another");
+    test::write_certificates(folder / "ca.pem", {another.certificate.get()});
+    expect_unknown("the certificate of the client peer is not issued by the CA of");
+    std::filesystem::remove(folder / "ca.pem");
+    assert_int_equal(softrdma_peer_is_known(id), -1);
+    assert_int_equal(errno, ENOENT);
+    write_files();
+    assert_int_equal(softrdma_peer_is_known(id), 1);
+}
+
 void a_chain_is_not_deep(X509Ends &ends) {
     std::vector<Issued> chain;
     chain.reserve(8);
@@ -481,6 +512,7 @@ int main() {
         fixture_test(a_client_that_is_not_listed_is_refused),
         fixture_test(a_client_that_expects_another_address_is_noticed),
         fixture_test(who_is_revoked_is_refused),
+        fixture_test(a_peer_is_known_while_its_certificate_is),
         fixture_test(a_chain_is_not_deep),
         fixture_test(a_chain_is_not_large),
         fixture_test(a_client_without_tls_costs_no_file),
