@@ -37,18 +37,21 @@ std::optional<Area> area_of(std::string_view line) {
     const auto begin = number(take(range, '-'), 16);
     const auto end = number(range, 16);
     const std::string_view permissions = field(line);
-    field(line);
+    const auto offset = number(field(line), 16);
     const auto device = device_number(field(line), 16);
     const auto inode = number(field(line), 10);
-    if (!begin || !end || *begin >= *end || permissions.size() != 4 || !device || !inode) {
+    if (!begin || !end || *begin >= *end || permissions.size() != 4 || !offset || !device || !inode) {
         return std::nullopt;
     }
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
     Area area;
     area.begin = *begin;
     area.end = *end;
+    area.readable = permissions[0] == 'r';
+    area.stores = permissions[1] == 'w';
     area.shared = permissions[3] == 's';
     area.file = {*device, *inode};
+    area.offset = *offset;
     area.path = line;
     return area;
 }

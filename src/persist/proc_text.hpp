@@ -29,11 +29,14 @@ struct FileNumber {
 struct Area {
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
+    bool readable = false;  // PROT_READ
+    bool stores = false;    // PROT_WRITE
     bool shared = false;    // MAP_SHARED
     bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync has an effect
     bool sync = false;      // MAP_SYNC ("sf")
     FileNumber file;
-    std::string path;  // as the kernel prints it, "" for plain anonymous memory
+    std::uint64_t offset = 0;  // of the first byte, in the file
+    std::string path;          // as the kernel prints it, "" for plain anonymous memory
 };
 
 // One mounted file system.
@@ -48,6 +51,7 @@ struct Mount {
 };
 
 // Returns the areas that are at least partly in [begin, end), in order. Lines that are not valid are skipped.
+// The text of /proc/PID/maps will do, where `writable` and `sync` are not asked for.
 [[nodiscard]] std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::uintptr_t end);
 
 // Returns every mount, in order. Lines that are not valid are skipped.

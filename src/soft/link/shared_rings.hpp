@@ -50,7 +50,7 @@ public:
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
 
     // The bytes of an end that the link does not use (Link::shared_pieces()).
-    static constexpr std::size_t piece_bytes = 896;
+    static constexpr std::size_t piece_bytes = 1024;
 
     // The end that made the memory sends in the first direction, the other end in the second.
     enum class Side : std::uint8_t { Maker, Guest };

@@ -22,7 +22,8 @@ struct Board {
         std::atomic<std::uint32_t> rights{0};  // IBV_ACCESS_ and SOFTRDMA_ACCESS_ bits
         std::atomic<std::uint64_t> begin{0};   // the address that the peer uses for the first byte
         std::atomic<std::uint64_t> length{0};
-        std::atomic<std::uint64_t> place{0};  // the address of the first byte in the target's process
+        std::atomic<std::uint64_t> place{0};         // the address of the first byte in the target's process
+        std::atomic<std::uint64_t> registration{0};  // no other registration of the target has this number
     };
     // The range that the initiator has written in the region of an offer. Both numbers only grow until the
     // target takes them. When the target takes them in between, one is 0, and then it stands for all bytes.
@@ -42,7 +43,7 @@ struct Board {
     std::atomic<std::uint64_t> proof{0};
     alignas(64) std::array<Written, most_offers> written;
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Board) <= 896);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && sizeof(Board) <= 1024);
 
 // The two boards of a connection. A connection that does not go through memory has none.
 struct Boards {

@@ -6,10 +6,14 @@
 #include <signal.h>
 #include <sys/random.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/log.hpp"
+#include "persist/guard.hpp"
 #include "softrdma.h"
 
 namespace soft {
@@ -21,6 +25,51 @@ void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
     while (known < value && !number.compare_exchange_weak(known, value, std::memory_order_acq_rel)) {
     }
 }
+
+// Returns whether this thread survives that the peer truncates a file. The kernel ends a process whose thread
+// has blocked the signal. Programs block signals when a thread begins, so it looks once.
+bool survives_faults() {
+    static thread_local const bool once = [] {
+        sigset_t blocked;
+        return pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, SIGBUS) == 0 &&
+               sigismember(&blocked, SIGSEGV) == 0;
+    }();
+    return once;
+}
+
+// Copies to or from mapped memory. Returns false when either side is not there.
+bool copy_here(std::byte *mapped, std::span<const iovec> here, bool writes) {
+    for (const iovec &piece : here) {
+        void *const to = writes ? mapped : piece.iov_base;
+        const void *const from = writes ? piece.iov_base : mapped;
+        if (!persist::guarded_copy(to, from, piece.iov_len)) {
+            return false;
+        }
+        mapped += piece.iov_len;
+    }
+    return true;
+}
+
+// Acquire and release pair with the operations of the target's program and of its device.
+std::uint64_t run(const DirectAccess::Atomic &operation, std::uint64_t &memory) {
+    using Kind = DirectAccess::Atomic::Kind;
+    const std::atomic_ref<std::uint64_t> target{memory};
+    // This first access is a write, so that memory that vanished faults here, and not inside ThreadSanitizer,
+    // which holds a lock of its own in the other operations.
+    target.fetch_add(0, std::memory_order_relaxed);
+    if (operation.kind == Kind::Add) {
+        return target.fetch_add(operation.value, std::memory_order_acq_rel);
+    }
+    std::uint64_t found = operation.compare;
+    if (operation.kind == Kind::CompareAndSwap) {
+        target.compare_exchange_strong(found, operation.value, std::memory_order_acq_rel);
+        return found;
+    }
+    target.store(operation.value, std::memory_order_release);
+    return found;
+}
+
+constexpr std::uint64_t atomic_bytes = 8;
 
 }  // namespace
 
@@ -51,7 +100,7 @@ bool DirectAccess::find(std::uint32_t key) {
 bool DirectAccess::prove() {
     std::uint64_t number = 0;
     if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number)) {
-        boards_ = {};
+        end();
         return false;
     }
     boards_.own->proof.store(number, std::memory_order_seq_cst);
@@ -68,9 +117,74 @@ bool DirectAccess::prove() {
     if (!proven_) {
         BASE_LOG(Info, "a peer on this host is not accessed directly, all goes through the rings: %s",
                  bytes < 0 ? std::strerror(errno) : "its process cannot be named here");
-        boards_ = {};
+        end();
     }
     return proven_;
+}
+
+bool DirectAccess::look_again() {
+    if (!proven_) {
+        return true;
+    }
+    unmap_withdrawn();
+    return prove();
+}
+
+bool DirectAccess::is_of(const Mapped &mapped, const Board::Offer &offer) {
+    return mapped.registration == offer.registration.load(std::memory_order_relaxed) &&
+           mapped.place == offer.place.load(std::memory_order_relaxed) &&
+           mapped.length == offer.length.load(std::memory_order_relaxed) &&
+           mapped.rights == offer.rights.load(std::memory_order_relaxed);
+}
+
+// Counts a use of the offer that was found last, and looks for a mapping in time. It is not called during an
+// access, for which the peer might wait. An offer that is withdrawn meanwhile does not come again with the
+// same number, so its mapping is not used.
+void DirectAccess::use_mapping() {
+    if (mapped_ == nullptr) {
+        mapped_.reset(new (std::nothrow) AllMapped);
+        if (mapped_ == nullptr) {
+            return;
+        }
+    }
+    Mapped &mapped = (*mapped_)[number_];
+    const Board::Offer &offer = boards_.peers->offers[number_];
+    if (!is_of(mapped, offer)) {
+        mapped = {};
+        mapped.registration = offer.registration.load(std::memory_order_relaxed);
+        mapped.place = offer.place.load(std::memory_order_relaxed);
+        mapped.length = offer.length.load(std::memory_order_relaxed);
+        mapped.rights = offer.rights.load(std::memory_order_relaxed);
+    }
+    if (mapped.uses < uses_before_mapping && ++mapped.uses == uses_before_mapping) {
+        look_for(mapped);
+    }
+}
+
+// The thread whose process was looked at is the peer's when it still is afterwards.
+void DirectAccess::look_for(Mapped &mapped) {
+    constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    PeerMapping found{PeerMemory{.thread = thread_,
+                                 .place = mapped.place,
+                                 .bytes = mapped.length,
+                                 .writes = (mapped.rights & writing) != 0,
+                                 .durable = (mapped.rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0}};
+    if (found && prove()) {
+        mapped.memory = std::move(found);
+    }
+}
+
+void DirectAccess::unmap_withdrawn() {
+    if (mapped_ == nullptr) {
+        return;
+    }
+    for (std::size_t number = 0; number < Board::most_offers; ++number) {
+        Mapped &mapped = (*mapped_)[number];
+        const Board::Offer &offer = boards_.peers->offers[number];
+        if (mapped.memory && (offer.key.load(std::memory_order_relaxed) == 0 || !is_of(mapped, offer))) {
+            mapped = {};
+        }
+    }
 }
 
 // Tells the peer which offer is used before it looks whether that offer still stands. The caller ends the
@@ -89,8 +203,12 @@ bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::s
         return false;
     }
     const std::uint64_t place = offer.place.load(std::memory_order_relaxed) + (address - begin);
+    const Mapped *const mapped = mapped_ != nullptr ? &(*mapped_)[number_] : nullptr;
+    const bool is_mapped = mapped != nullptr && mapped->memory && is_of(*mapped, offer) &&
+                           length == mapped->length && rights == mapped->rights && survives_faults();
     reached = {.memory = {.iov_base = reinterpret_cast<void *>(place),  // NOLINT(performance-no-int-to-ptr)
                           .iov_len = bytes},
+               .mapped = is_mapped ? mapped->memory.at(address - begin) : nullptr,
                .durable = (rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0,
                .from_begin = address - begin,
                .to_end = length - (address - begin)};
@@ -104,28 +222,70 @@ void DirectAccess::note_written(const Reached &reached, std::size_t bytes) const
     raise_to(written.to, reached.from_begin + bytes);
 }
 
+ssize_t DirectAccess::copy_by_kernel(Way way, std::span<const iovec> here, const iovec &there) {
+    const auto call = way == Way::Write ? process_vm_writev : process_vm_readv;
+    return call(thread_, here.data(), here.size(), &there, 1, 0);
+}
+
 bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                         std::size_t bytes) {
     if (!proven_ && !prove()) {
         return false;
     }
+    use_mapping();
+    if (!is_possible()) {
+        return false;
+    }
     const bool writes = way == Way::Write;
     Reached reached;
-    ssize_t count = 0;
+    bool done = false;
+    int error = 0;
     if (begin_access(key, address, bytes, writes ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ,
                      reached)) {
-        const auto call = writes ? process_vm_writev : process_vm_readv;
-        count = call(thread_, here.data(), here.size(), &reached.memory, 1, 0);
-        if (writes && reached.durable && count > 0) {
+        bool began = true;
+        if (reached.mapped != nullptr) {
+            done = copy_here(reached.mapped, here, writes);
+        } else {
+            const ssize_t count = copy_by_kernel(way, here, reached.memory);
+            error = count < 0 ? errno : 0;
+            began = count > 0;
+            done = count == static_cast<ssize_t>(bytes);
+        }
+        if (writes && reached.durable && began) {
             note_written(reached, bytes);  // also when only a part was written
         }
     }
     end_access();
-    if (count < 0 && errno != EFAULT) {
-        BASE_LOG(Info, "a peer on this host is not accessed directly any more: %s", std::strerror(errno));
-        boards_ = {};
+    if (error != 0 && error != EFAULT) {
+        BASE_LOG(Info, "a peer on this host is not accessed directly any more: %s", std::strerror(error));
+        end();
     }
-    return count == static_cast<ssize_t>(bytes);
+    return done;
+}
+
+bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
+                          std::uint64_t &original) {
+    if (!proven_ && !prove()) {
+        return false;
+    }
+    use_mapping();
+    if (!is_possible()) {
+        return false;
+    }
+    const unsigned right =
+        operation.kind == Atomic::Kind::Store ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
+    Reached reached;
+    bool done = false;
+    if (address % atomic_bytes == 0 && begin_access(key, address, atomic_bytes, right, reached) &&
+        reached.mapped != nullptr && reinterpret_cast<std::uintptr_t>(reached.mapped) % atomic_bytes == 0) {
+        auto *const there = reinterpret_cast<std::uint64_t *>(reached.mapped);
+        done = persist::guarded(there, atomic_bytes, [&] { original = run(operation, *there); });
+        if (done && reached.durable) {
+            note_written(reached, atomic_bytes);
+        }
+    }
+    end_access();
+    return done;
 }
 
 }  // namespace soft

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/memory/direct_access: accesses the memory that the peer of one connection, a process of this host, has
 // offered (memory/offers). The kernel copies the bytes between the two processes (process_vm_writev(2)), and
-// checks that this process may do that, and that the memory is there. The peer's process does nothing.
+// checks that this process may do that, and that the memory is there. Memory that the peer has mapped from a
+// file is mapped here too after some accesses (memory/peer_mapping), and then needs no system call. The
+// peer's process does nothing.
 //
 // The peer names a thread. One that is not a thread of the peer's process is not used, so that a peer that
 // lies reaches neither this process nor a third one.
@@ -14,11 +16,14 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "soft/memory/board.hpp"
+#include "soft/memory/peer_mapping.hpp"
 
 namespace soft {
 
@@ -27,13 +32,26 @@ class DirectAccess {
 public:
     // The most bytes of one access. A peer that withdraws an offer waits that long.
     static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+    // Looking for a mapping takes as long as some hundred accesses, so the region has to be in use.
+    static constexpr unsigned uses_before_mapping = 8;
+
+    // An operation on eight bytes.
+    struct Atomic {
+        enum class Kind : std::uint8_t { Add, CompareAndSwap, Store };
+        Kind kind;
+        std::uint64_t value;  // is added, or stored
+        std::uint64_t compare = 0;
+    };
 
     // Begins a connection with a process. The boards stay mapped until end().
     void begin(const Boards &boards, pid_t process) {
         boards_ = boards;
         process_ = process;
     }
-    void end() { boards_ = {}; }
+    void end() {
+        boards_ = {};
+        mapped_.reset();
+    }
 
     // Returns whether the connection goes through memory, so that a peer may offer anything.
     [[nodiscard]] bool is_possible() const { return boards_.own != nullptr; }
@@ -41,7 +59,7 @@ public:
     [[nodiscard]] bool may_reach(std::uint32_t key) { return is_possible() && find(key); }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
     // nothing can be reached any more.
-    [[nodiscard]] bool look_again() { return !proven_ || prove(); }
+    [[nodiscard]] bool look_again();
     // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
     // caller then asks the peer, which also knows how to refuse.
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
@@ -52,16 +70,35 @@ public:
                             std::size_t bytes) {
         return copy(Way::Read, key, address, to, bytes);
     }
+    // Does an atomic operation where the peer's memory is mapped, and stores the old value. Returns false
+    // when that is not possible, as write() does.
+    [[nodiscard]] bool atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
+                              std::uint64_t &original);
 
 private:
     enum class Way : std::uint8_t { Write, Read };
     // The peer's memory of one access.
     struct Reached {
         iovec memory{};
+        std::byte *mapped = nullptr;  // the same memory in this process
         bool durable = false;
         std::uint64_t from_begin = 0;
         std::uint64_t to_end = 0;
     };
+    // What an offer said when its memory was last looked for, and the mapping, if there is one.
+    struct Mapped {
+        std::uint64_t registration = 0;
+        std::uint64_t place = 0;
+        std::uint64_t length = 0;
+        std::uint32_t rights = 0;
+        unsigned uses = 0;
+        PeerMapping memory;
+    };
+    using AllMapped = std::array<Mapped, Board::most_offers>;
+    [[nodiscard]] static bool is_of(const Mapped &mapped, const Board::Offer &offer);
+    void use_mapping();
+    void look_for(Mapped &mapped);
+    void unmap_withdrawn();
     [[nodiscard]] bool find(std::uint32_t key);
     [[nodiscard]] bool prove();
     [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
@@ -69,6 +106,7 @@ private:
     void end_access() const { boards_.own->accesses.store(0, std::memory_order_release); }
     [[nodiscard]] bool copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                             std::size_t bytes);
+    [[nodiscard]] ssize_t copy_by_kernel(Way way, std::span<const iovec> here, const iovec &there);
     void note_written(const Reached &reached, std::size_t bytes) const;
 
     Boards boards_;
@@ -78,6 +116,7 @@ private:
     std::size_t number_ = 0;        // of the offer that was found last
     std::uint32_t missed_key_ = 0;  // a key that was not offered after this many changes
     std::uint32_t missed_changes_ = 0;
+    std::unique_ptr<AllMapped> mapped_;
 };
 
 }  // namespace soft

@@ -77,7 +77,7 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
     const unsigned served = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
     const unsigned offered = region.access & ~(served | withheld.load(std::memory_order_relaxed));
     if (offered_already != offered_.end() || free == offered_.end() ||
-        (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0) {
+        (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) == 0) {
         return;
     }
     const auto number = static_cast<std::size_t>(free - offered_.begin());
@@ -96,6 +96,7 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
     place.begin.store(region.iova, std::memory_order_relaxed);
     place.length.store(region.length, std::memory_order_relaxed);
     place.place.store(reinterpret_cast<std::uintptr_t>(region.addr), std::memory_order_relaxed);
+    place.registration.store(region.registration, std::memory_order_relaxed);
     boards_.own->thread.store(thread, std::memory_order_relaxed);
     place.key.store(region.rkey, std::memory_order_release);
     boards_.own->changes.fetch_add(1, std::memory_order_release);

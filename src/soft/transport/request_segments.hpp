@@ -71,6 +71,8 @@ private:
     [[nodiscard]] bool may_go_direct(const SendRequest &request);
     [[nodiscard]] bool go_direct(SendRequest &request);
     [[nodiscard]] bool read_direct(const SendRequest &request, std::size_t bytes);
+    [[nodiscard]] bool operate_direct(SendRequest &request);
+    [[nodiscard]] bool store_direct(const SendRequest &request);
 
     const ibv_pd &domain_;
     SendQueue &queue_;

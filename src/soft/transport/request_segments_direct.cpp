@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/request_segments: writes and reads that this process does itself, in memory that the peer on
-// this host has offered (memory/offers). They are done when they return, so all later requests come after
-// them. They may overtake messages that the link still has, as RFC 5040 (section 5.5) allows, but no write,
-// read or atomic operation: programs look at memory to learn that bytes have come. Neither do they overtake a
-// message that takes a key back.
+// soft/transport/request_segments: writes, reads and atomic operations that this process does itself, in
+// memory that the peer on this host has offered (memory/offers). They are done when they return, so all later
+// requests come after them. They may overtake messages that the link still has, as RFC 5040 (section 5.5)
+// allows, but no write, read or atomic operation: programs look at memory to learn that bytes have come.
+// Neither do they overtake a message that takes a key back.
 #include <algorithm>
 
+#include "persist/guard.hpp"
 #include "soft/memory/memory.hpp"
 #include "soft/memory/target.hpp"
 #include "soft/transport/request_segments.hpp"
@@ -17,6 +18,12 @@ namespace {
 // In this time the number of a thread that has ended does not come again.
 constexpr std::chrono::milliseconds seen_for{1};
 
+// Returns whether an operation with eight bytes is one access, for which the memory has to be mapped here.
+bool is_one_access(const SendRequest &request) {
+    return (is_atomic(request.opcode) || request.opcode == IBV_WR_ATOMIC_WRITE) &&
+           request.length == wire::atomic_bytes;
+}
+
 }  // namespace
 
 void RequestSegments::leave_link() {
@@ -24,10 +31,12 @@ void RequestSegments::leave_link() {
     link_ = nullptr;
 }
 
-// An atomic write is the peer's, because the kernel's copy need not be atomic. The peer counts the bytes of a
-// write with immediate data. A request that has begun in the link ends there.
+// The peer counts the bytes of a write with immediate data. A request that has begun in the link, or has
+// failed, ends there.
 bool RequestSegments::may_go_direct(const SendRequest &request) {
-    if (request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ) {
+    if ((request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ &&
+         !is_one_access(request)) ||
+        request.status != IBV_WC_SUCCESS) {
         return false;
     }
     if (request.length == 0 || (offset_ != 0 && !inside_direct_) || !direct_.may_reach(request.rkey) ||
@@ -55,7 +64,15 @@ bool RequestSegments::go_direct(SendRequest &request) {
         if (!read_direct(request, bytes)) {
             return false;
         }
-    } else if (request.status != IBV_WC_SUCCESS || gather(request, offset_, bytes) != IBV_WC_SUCCESS ||
+    } else if (is_atomic(request.opcode)) {
+        if (!operate_direct(request)) {
+            return false;
+        }
+    } else if (request.opcode == IBV_WR_ATOMIC_WRITE) {
+        if (!store_direct(request)) {
+            return false;
+        }
+    } else if (gather(request, offset_, bytes) != IBV_WC_SUCCESS ||
                !direct_.write(request.rkey, request.remote_address + offset_,
                               std::span{gathered_}.first(gathered_pieces_), bytes)) {
         return false;
@@ -76,6 +93,48 @@ bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes)
            sink.bytes == bytes &&
            direct_.read(request.rkey, request.remote_address + offset_,
                         std::span{sink.pieces}.first(sink.count), bytes);
+}
+
+// The place of the old value is checked before the operation, which cannot be taken back. The program may
+// have unmapped that place all the same; then the request fails, as after an answer of the peer.
+bool RequestSegments::operate_direct(SendRequest &request) {
+    using Atomic = DirectAccess::Atomic;
+    Target sink;
+    if (sink.aim_at(&domain_, queue_.sges_of(request), 0, wire::atomic_bytes) != IBV_WC_SUCCESS ||
+        sink.bytes != wire::atomic_bytes) {
+        return false;
+    }
+    const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    std::uint64_t original = 0;
+    if (!direct_.atomic(request.rkey, request.remote_address,
+                        {.kind = adds ? Atomic::Kind::Add : Atomic::Kind::CompareAndSwap,
+                         .value = adds ? request.compare_add : request.swap,
+                         .compare = adds ? 0 : request.compare_add},
+                        original)) {
+        return false;
+    }
+    if (sink.fill(reinterpret_cast<const std::byte *>(&original)) != sink.count) {
+        request.status = IBV_WC_LOC_PROT_ERR;
+        return false;
+    }
+    return true;
+}
+
+bool RequestSegments::store_direct(const SendRequest &request) {
+    if (gather(request, 0, wire::atomic_bytes) != IBV_WC_SUCCESS) {
+        return false;
+    }
+    std::uint64_t value = 0;
+    auto *to = reinterpret_cast<std::byte *>(&value);
+    for (const iovec &piece : std::span{gathered_}.first(gathered_pieces_)) {
+        if (!persist::guarded_copy(to, piece.iov_base, piece.iov_len)) {
+            return false;
+        }
+        to += piece.iov_len;
+    }
+    std::uint64_t original = 0;
+    return direct_.atomic(request.rkey, request.remote_address,
+                          {.kind = DirectAccess::Atomic::Kind::Store, .value = value}, original);
 }
 
 }  // namespace soft
