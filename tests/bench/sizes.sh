@@ -39,6 +39,12 @@ ucx() { both_ends '' "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT" \
 fabric() { both_ends '' "fi_pingpong -p $1 -e $2 -B PORT -S $3 -I $4" "fi_pingpong -p $1 -e $2 -P PORT -S $3 -I $4 127.0.0.1"; }
 fabric_microseconds() { awk '$NF ~ /^[0-9.]+$/ && NF == 8 { value = $(NF - 1) } END { print value }' "$work/client"; }
 
+file_write() {  # file_write SIZE CALLS: both buffers are files, and 16 writes are under way
+    local file command="ib_write_bw -R -p PORT -s $1 -n $2 -t 16 --mmap=$work"
+    for file in from to; do truncate --size=64M "$work/$file"; done
+    SOFTRDMA_SHM=on both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$command/to" "$command/from 127.0.0.1"
+}
+
 bandwidth_of() {  # bandwidth_of SIZE
     local calls
     calls=$(calls_for "$1")
@@ -46,6 +52,8 @@ bandwidth_of() {  # bandwidth_of SIZE
     note process_vm_writev "$1" "$(gigabytes "$("$memory" writev "$1" $(($1 * calls)))")"
     SOFTRDMA_SHM=on perftest "ib_write_bw -R -p PORT -s $1 -n $calls"
     note write_memory "$1" "$(of_mebibytes "$(last_row 4)")"
+    file_write "$1" "$calls"
+    note write_file "$1" "$(of_mebibytes "$(last_row 4)")"
     ucx sm memory ucp_put_bw "$1" "$calls"
     note ucx_memory "$1" "$(of_mebibytes "$(last_row 6)")"
     note tcp "$1" "$(gigabytes "$("$tcp" bandwidth "$1" $(($1 * calls)))")"
@@ -83,6 +91,8 @@ connections_of() {  # connections_of COUNT: an 8-byte write on one, and on each 
     done
 }
 
+of_size() { awk -v size="$1" '$1 == size { print $2 }' "$work/$2" | median; }  # of_size SIZE SERIES
+
 size_text() {  # size_text BYTES
     if [ "$1" -ge 1048576 ]; then echo "$(($1 / 1048576)) MiB"
     elif [ "$1" -ge 1024 ]; then echo "$(($1 / 1024)) KiB"
@@ -98,7 +108,7 @@ table() {
         line=$row
         printf '| %s |' "$(if [ "$first" = size ]; then size_text "$row"; else echo "$row"; fi)"
         for column in "${@%%=*}"; do
-            median=$(awk -v row="$row" '$1 == row { print $2 }' "$work/$column" | median)
+            median=$(of_size "$row" "$column")
             printf " $format |" "$median"
             line+=$'\t'$median
         done
@@ -122,7 +132,10 @@ done
 echo "Bandwidth in GB/s (10^9 bytes a second):"
 echo
 table bandwidth size '%.3g' "$bandwidth_sizes" memcpy=memcpy process_vm_writev=process_vm_writev 'write_memory=write, memory' \
-    'ucx_memory=UCX put, memory' tcp=TCP 'write_tcp=write, TCP' 'ucx_tcp=UCX put, TCP'
+    'write_file=write, file' 'ucx_memory=UCX put, memory' tcp=TCP 'write_tcp=write, TCP' 'ucx_tcp=UCX put, TCP'
+echo "A write of 1 MiB to a file has $(awk -v ours="$(of_size 1048576 write_file)" -v copy="$(of_size 1048576 memcpy)" \
+    'BEGIN { printf "%.2f", ours / copy }') of memcpy's rate (bar: at least 0.9)."
+echo
 echo "Latency in microseconds, half a round trip; both ends spin:"
 echo
 table latency size '%.3g' "$latency_sizes" 'two_processes=two processes' 'send_memory=send, memory' 'ucx_memory_latency=UCX tag, memory' \

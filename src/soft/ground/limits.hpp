@@ -96,9 +96,10 @@ inline constexpr std::chrono::seconds last_words_timeout{10};
 // The time that deregistering memory waits for a peer on this host that accesses it itself. The peer copies
 // 1 MiB at a time, so only one that was stopped takes as long.
 inline constexpr std::chrono::seconds access_timeout{1};
-// The number of mappings that this process has of its peers' files, and their bytes. Beyond that the kernel
-// copies between the processes. Tests reduce the first.
-inline std::size_t most_peer_mappings = 256;
+// The number of regions of peers on this host for which this process looks for a file at once, found or not,
+// and the bytes of them that it maps. Beyond that the kernel copies between the processes. Tests reduce the
+// first.
+inline std::size_t most_peer_searches = 1024;
 inline constexpr std::uint64_t most_peer_bytes = std::uint64_t{1} << 40;
 // The time that the end of the process waits for a thread of the library.
 inline constexpr std::chrono::seconds thread_timeout{1};

@@ -169,7 +169,7 @@ void DirectAccess::look_for(Mapped &mapped) {
                                  .bytes = mapped.length,
                                  .writes = (mapped.rights & writing) != 0,
                                  .durable = (mapped.rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0}};
-    if (found && prove()) {
+    if (!found || prove()) {
         mapped.memory = std::move(found);
     }
 }

@@ -14,26 +14,27 @@ namespace soft {
 
 namespace {
 
-std::atomic<std::size_t> mappings{0};
+std::atomic<std::size_t> searches{0};
 std::atomic<std::uint64_t> mapped_bytes{0};
 
-void give_back(std::uint64_t bytes) {
-    mappings.fetch_sub(1, std::memory_order_relaxed);
-    mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+// Each takes a share of a limit. Returns false, and takes nothing, beyond the limit.
+bool take_search() {
+    if (searches.fetch_add(1, std::memory_order_relaxed) < limits::most_peer_searches) {
+        return true;
+    }
+    searches.fetch_sub(1, std::memory_order_relaxed);
+    return false;
 }
 
-// Reserves a mapping of so many bytes. Returns false at the limit.
-bool take(std::uint64_t bytes) {
+bool take_bytes(std::uint64_t bytes) {
     if (bytes > limits::most_peer_bytes) {
         return false;
     }
-    const std::size_t count = mappings.fetch_add(1, std::memory_order_relaxed);
-    const std::uint64_t sum = mapped_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    if (count >= limits::most_peer_mappings || sum > limits::most_peer_bytes - bytes) {
-        give_back(bytes);
-        return false;
+    if (mapped_bytes.fetch_add(bytes, std::memory_order_relaxed) <= limits::most_peer_bytes - bytes) {
+        return true;
     }
-    return true;
+    mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
 }
 
 // Returns how far the memory begins behind the beginning of a page.
@@ -43,13 +44,13 @@ std::size_t behind_page(std::uintptr_t place) {
 
 }  // namespace
 
-PeerMapping::PeerMapping(const PeerMemory &memory) {
-    if (!take(memory.bytes)) {
+PeerMapping::PeerMapping(const PeerMemory &memory) : has_searched_{take_search()} {
+    if (!has_searched_ || !take_bytes(memory.bytes)) {
         return;
     }
     auto *const page = static_cast<std::byte *>(map_object_of(memory));
     if (page == nullptr) {
-        give_back(memory.bytes);
+        mapped_bytes.fetch_sub(memory.bytes, std::memory_order_relaxed);
         return;
     }
     persist::install_guard();  // the peer may truncate the file at any time
@@ -62,10 +63,16 @@ PeerMapping::PeerMapping(const PeerMemory &memory) {
 }
 
 PeerMapping::~PeerMapping() {
-    if (begin_ != nullptr && !inherited()) {
+    if (inherited()) {
+        return;
+    }
+    if (has_searched_) {
+        searches.fetch_sub(1, std::memory_order_relaxed);
+    }
+    if (begin_ != nullptr) {
         const std::size_t behind = behind_page(reinterpret_cast<std::uintptr_t>(begin_));
         munmap(begin_ - behind, bytes_ + behind);
-        give_back(bytes_);
+        mapped_bytes.fetch_sub(bytes_, std::memory_order_relaxed);
     }
 }
 

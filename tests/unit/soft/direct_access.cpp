@@ -48,6 +48,7 @@ namespace {
 
 using test::Board;
 using test::Connection;
+using test::DirectAccess;
 using test::everything;
 using test::Offers;
 using test::pattern;
@@ -287,22 +288,29 @@ struct Flushes {
     soft::Durability durability{back, this};
 };
 
+// The kernel copies, or the initiator has mapped the file.
 void written_ranges_become_durable(void **) {
-    Pool pool;
-    Connection connection;
-    Flushes flushes;
-    const auto bytes = pattern();
-    connection.offer(pool.region);
-    assert_true(connection.write(pool.region.rkey, pool.address(2) + 100, bytes));
-    assert_true(connection.write(pool.region.rkey, pool.address(4), bytes));
-    const auto [from, to] = flushes.flush(connection.offers);
-    assert_true(from != 0 && from <= pool.address(2) + 100);
-    assert_true(to >= pool.address(4) + bytes.size());
-    assert_true(from >= pool.address(2) && to <= pool.address(5));
-    assert_int_equal(flushes.flush(connection.offers).second, 0);
-    assert_true(connection.write(pool.region.rkey, pool.address(7), bytes));
-    assert_true(flushes.flush(connection.offers).second >= pool.address(7) + bytes.size());
-    pool.deregister();
+    for (const bool is_mapped : {false, true}) {
+        Pool pool;
+        Connection connection;
+        Flushes flushes;
+        const auto bytes = pattern();
+        connection.offer(pool.region);
+        for (unsigned use = 0; is_mapped && use < DirectAccess::uses_before_mapping; ++use) {
+            assert_true(connection.write(pool.region.rkey, pool.address(1), bytes));
+        }
+        assert_int_equal(flushes.flush(connection.offers).second != 0, is_mapped);
+        assert_true(connection.write(pool.region.rkey, pool.address(2) + 100, bytes));
+        assert_true(connection.write(pool.region.rkey, pool.address(4), bytes));
+        const auto [from, to] = flushes.flush(connection.offers);
+        assert_true(from != 0 && from <= pool.address(2) + 100);
+        assert_true(to >= pool.address(4) + bytes.size());
+        assert_true(from >= pool.address(2) && to <= pool.address(5));
+        assert_int_equal(flushes.flush(connection.offers).second, 0);
+        assert_true(connection.write(pool.region.rkey, pool.address(7), bytes));
+        assert_true(flushes.flush(connection.offers).second >= pool.address(7) + bytes.size());
+        pool.deregister();
+    }
 }
 
 // The range of a region that is gone by the time of the flush is the flush's too.

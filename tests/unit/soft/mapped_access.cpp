@@ -443,8 +443,8 @@ void another_registration_is_mapped_anew(void **) {
     assert_true(is_written_here(connection, first, page));
 }
 
-void mappings_are_limited(void **) {
-    const std::size_t most = std::exchange(soft::limits::most_peer_mappings, 1);
+void searches_are_limited(void **) {
+    const std::size_t most = std::exchange(soft::limits::most_peer_searches, 1);
     {
         Connection connection;
         Mapped first{memory_file()};
@@ -461,7 +461,7 @@ void mappings_are_limited(void **) {
     connection.offer(third.region);
     warm_up(connection, third);
     assert_true(is_written_here(connection, third, 0));
-    soft::limits::most_peer_mappings = most;
+    soft::limits::most_peer_searches = most;
 }
 
 // A process loses its record locks of a file when it closes any descriptor of that file.
@@ -605,7 +605,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(deregistering_waits_for_an_access),
         cmocka_unit_test(a_mapping_ends_with_its_offer_or_connection),
         cmocka_unit_test(another_registration_is_mapped_anew),
-        cmocka_unit_test(mappings_are_limited),
+        cmocka_unit_test(searches_are_limited),
         cmocka_unit_test(record_locks_stay),
         cmocka_unit_test(a_child_has_no_mapping),
         cmocka_unit_test(descriptors_stay),
