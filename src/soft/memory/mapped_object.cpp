@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cinttypes>
 #include <climits>
 #include <cstddef>
@@ -32,7 +33,7 @@ namespace {
 
 // A search ends after this much of the text of /proc, and after so many descriptors of the other process. It
 // then takes a few milliseconds.
-constexpr std::size_t most_text = std::size_t{512} << 10;
+constexpr std::size_t most_text = std::size_t{256} << 10;
 constexpr unsigned most_descriptors = 2048;
 
 constexpr unsigned unshare_descriptors = 1U << 1;  // CLOSE_RANGE_UNSHARE, Linux 5.9
@@ -95,17 +96,24 @@ void Search::find_and_map() {
     }
 }
 
-// Returns the whole lines that fit.
+// Returns whole lines, up to one behind the memory or as many as fit. The lines are in order, and a program
+// with 10,000 connections has 20,000.
 std::string Search::text_of_maps() const {
     std::string text;
     const int maps = open_at(process_, "maps", O_RDONLY);
     std::array<char, 16384> block;
-    while (maps >= 0 && text.size() < most_text) {
+    bool is_behind = false;
+    while (maps >= 0 && !is_behind && text.size() < most_text) {
         const long got = syscall(SYS_read, maps, block.data(), block.size());
         if (got <= 0) {
             break;
         }
+        // The kernel gives whole lines to a reader with so much room.
         text.append(block.data(), static_cast<std::size_t>(got));
+        const std::size_t last = text.find_last_of('\n', text.size() - 2) + 1;
+        std::uint64_t begin = 0;
+        (void)std::from_chars(text.data() + last, text.data() + text.size(), begin, 16);
+        is_behind = begin >= memory_.place + memory_.bytes;
     }
     text.resize(text.rfind('\n') + 1);
     return text;
