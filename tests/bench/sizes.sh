@@ -39,8 +39,9 @@ ucx() { both_ends '' "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT" \
 fabric() { both_ends '' "fi_pingpong -p $1 -e $2 -B PORT -S $3 -I $4" "fi_pingpong -p $1 -e $2 -P PORT -S $3 -I $4 127.0.0.1"; }
 fabric_microseconds() { awk '$NF ~ /^[0-9.]+$/ && NF == 8 { value = $(NF - 1) } END { print value }' "$work/client"; }
 
-file_write() {  # file_write SIZE CALLS: both buffers are files, and 16 writes are under way
-    local file command="ib_write_bw -R -p PORT -s $1 -n $2 -t 16 --mmap=$work"
+# Both buffers are files, and 16 writes are under way. The first writes make the files' pages, so there are more writes.
+file_write() {  # file_write SIZE CALLS
+    local file command="ib_write_bw -R -p PORT -s $1 -n $((8 * $2)) -t 16 --mmap=$work"
     for file in from to; do truncate --size=64M "$work/$file"; done
     SOFTRDMA_SHM=on both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$command/to" "$command/from 127.0.0.1"
 }

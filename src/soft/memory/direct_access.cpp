@@ -156,7 +156,11 @@ void DirectAccess::use_mapping() {
         mapped.length = offer.length.load(std::memory_order_relaxed);
         mapped.rights = offer.rights.load(std::memory_order_relaxed);
     }
-    if (mapped.uses < uses_before_mapping && ++mapped.uses == uses_before_mapping) {
+    if (mapped.uses == uses_before_mapping) {
+        return;
+    }
+    ++mapped.uses;
+    if (mapped.uses == uses_before_mapping) {
         look_for(mapped);
     }
 }
