@@ -18,11 +18,12 @@
 /* cmocka.h, last, because it has macros with everyday names. */
 #include "../api/test.h"
 
-enum { BYTES = 3 << 20, TRIES = 200 };
+enum { BYTES = 3 << 20, TRIES = 200, MANY = 20 };
 
 struct peer {
     pid_t process;
     int commands; /* the test's end */
+    int file;     /* the memory's, which both processes have open */
     _Atomic uint64_t *memory;
     struct rpma_peer *own;
     struct rpma_conn *conn;
@@ -68,7 +69,9 @@ static void connect_to_target(struct peer *peer) {
     char port[PORT_SIZE];
     struct rpma_conn_req *request = NULL;
     struct rpma_conn_private_data data;
-    peer->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    peer->file = memfd_create("stopped", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(peer->file, BYTES), 0);
+    peer->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, peer->file, 0);
     assert_ptr_not_equal(peer->memory, MAP_FAILED);
     assert_int_equal(pipe2(report, O_CLOEXEC), 0);
     assert_int_equal(pipe2(commands, O_CLOEXEC), 0);
@@ -150,6 +153,7 @@ static void end(struct peer *peer) {
     (void)kill(peer->process, SIGKILL);
     assert_int_equal(waitpid(peer->process, &status, 0), peer->process);
     close(peer->commands);
+    close(peer->file);
     (void)rpma_conn_disconnect(peer->conn);
     assert_int_equal(rpma_conn_delete(&peer->conn), 0);
     assert_int_equal(rpma_mr_remote_delete(&peer->there), 0);
@@ -175,6 +179,26 @@ static void a_stopped_peer_is_written_and_read(void **state) {
     for (size_t i = 0; i < BYTES / sizeof(uint64_t); ++i) {
         assert_int_equal(peer.source[i], i);
     }
+    end(&peer);
+}
+
+/* The memory is a file's, so that this process maps it after some writes. */
+static void an_atomic_write_needs_no_peer(void **state) {
+    (void)state;
+    const uint64_t value = 0x123456789abcdef0;
+    char bytes[sizeof(value)];
+    struct peer peer = {0};
+    connect_to_target(&peer);
+    stop_accessible(&peer);
+    for (uint64_t number = 0; number < MANY; ++number) {
+        assert_int_equal(write_there(&peer, sizeof(number), number), IBV_WC_SUCCESS);
+        assert_int_equal(atomic_load(&peer.memory[0]), number);
+    }
+    memcpy(bytes, &value, sizeof(value));
+    assert_int_equal(
+        rpma_atomic_write(peer.conn, peer.there, sizeof(value), bytes, RPMA_F_COMPLETION_ALWAYS, NULL), 0);
+    assert_int_equal(status_of_next(&peer), IBV_WC_SUCCESS);
+    assert_int_equal(atomic_load(&peer.memory[1]), value);
     end(&peer);
 }
 
@@ -210,6 +234,7 @@ int main(void) {
     alarm(100);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stopped_peer_is_written_and_read),
+        cmocka_unit_test(an_atomic_write_needs_no_peer),
         cmocka_unit_test(a_killed_peer_is_not_written),
         cmocka_unit_test(another_program_is_not_written),
     };
