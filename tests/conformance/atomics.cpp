@@ -2,6 +2,7 @@
 // conformance: tests atomic operations on eight bytes of the target's memory. The kernel's iWARP devices have
 // none.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -146,6 +147,63 @@ void they_are_atomic_with_the_processor(void **) {
     assert_int_equal(atomics.words[5], rounds << 32 | rounds);
 }
 
+// A page that is a shared mapping of a file, which a device of the same host may map too.
+struct FilePage {
+    FilePage() {
+        const int file = memfd_create("conformance", MFD_CLOEXEC);
+        assert_int_equal(ftruncate(file, bytes), 0);
+        void *const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        close(file);
+        assert_ptr_not_equal(mapped, MAP_FAILED);
+        words = static_cast<std::uint64_t *>(mapped);
+    }
+    ~FilePage() { munmap(words, bytes); }
+    FilePage(const FilePage &) = delete;
+    FilePage &operator=(const FilePage &) = delete;
+
+    static constexpr std::size_t bytes = 4096;
+    std::uint64_t *words = nullptr;
+};
+
+// Two words of a file are changed in turn, also by the processor, and read in between.
+void in_a_file(void **) {
+    static constexpr std::uint64_t rounds = 500;
+    const auto &page = make<FilePage>();
+    auto &atomics = make<Atomics>(Sizes{.send_wr = 64, .depth = 16});
+    const End &client = atomics.ends.client;
+    const ibv_mr *const region =
+        atomics.ends.server.register_memory(page.words, FilePage::bytes, atomic_access);
+    assert_non_null(region);
+    const auto on = [&](Request request, std::size_t word) {
+        request.remote_address = reinterpret_cast<std::uintptr_t>(page.words + word);
+        request.rkey = region->rkey;
+        return request;
+    };
+    auto &processor = make<Thread>([&page]() -> std::string {
+        for (std::uint64_t i = 0; i < rounds; ++i) {
+            std::atomic_ref{page.words[0]}.fetch_add(1ULL << 32, std::memory_order_relaxed);
+        }
+        return {};
+    });
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+        assert_int_equal(
+            post(client, {on(atomics.add(0, 64, 1, 1), 0), on(atomics.swap(0, 72, 2, i, i + 1), 511),
+                          on(atomics.swap(0, 80, 3, i, 0), 511),
+                          on({.opcode = IBV_WR_RDMA_READ, .wr_id = 4, .sges = {sge(client, 88, 8)}}, 511)}),
+            0);
+        for (std::uint64_t wr_id = 1; wr_id <= 4; ++wr_id) {
+            expect_completion(client.cq, wr_id);
+        }
+        assert_int_equal(atomics.fetched(64) & UINT32_MAX, i);
+        assert_int_equal(atomics.fetched(72), i);
+        assert_int_equal(atomics.fetched(80), i + 1);
+        assert_int_equal(atomics.fetched(88), i + 1);
+        assert_int_equal(page.words[511], i + 1);
+    }
+    processor.expect_well();
+    assert_int_equal(page.words[0], rounds << 32 | rounds);
+}
+
 // Each operation finds the result of the one before it, whichever thread serves the target.
 void many_connections_add_to_one_word(void **) {
     static constexpr std::size_t connections = 4;
@@ -253,6 +311,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(compare_and_swap),
     cmocka_unit_test(prepared_ones),
     cmocka_unit_test(they_are_atomic_with_the_processor),
+    cmocka_unit_test(in_a_file),
     cmocka_unit_test(many_connections_add_to_one_word),
     cmocka_unit_test(more_than_the_connection_allows_at_once),
     cmocka_unit_test(those_that_make_no_sense),
