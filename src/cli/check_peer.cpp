@@ -9,7 +9,7 @@
 
 #include "base/tls.hpp"
 #include "cli/commands.hpp"
-#include "cli/link.hpp"
+#include "cli/pool_connection.hpp"
 #include "cli/probe.hpp"
 #include "cli/report.hpp"
 
@@ -26,8 +26,8 @@ std::optional<std::uint16_t> pool_version(const Address &address, double timeout
     if (!device) {
         return std::nullopt;
     }
-    Link link{address, timeout_seconds};
-    const auto offer = link.connect(*device, {protocol_version, Mode::Status}, {.sends = 1});
+    PoolConnection server{address, timeout_seconds};
+    const auto offer = server.connect(*device, {protocol_version, Mode::Status}, {.sends = 1});
     return offer ? std::optional{offer->version} : std::nullopt;
 }
 
@@ -117,8 +117,8 @@ void print_report(const PeerOptions &options, const Probed &probed, const Findin
 // no more.
 Outcome<> check_over_tls(const PeerOptions &options, const Address &address) {
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
-    Link link{address, options.timeout_seconds};
-    const Offer offer = TRY(link.connect(device, {protocol_version, Mode::Status}, {.sends = 1}));
+    PoolConnection server{address, options.timeout_seconds};
+    const Offer offer = TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1}));
     Summary summary;
     summary.add_json("command", "check");
     summary.add("address", options.address);

@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The control calls of one kind of device.
-struct Kind {
+struct ControlCalls {
     const char *name;
     decltype(&ibv_get_device_list) get_device_list;
     decltype(&ibv_free_device_list) free_device_list;
@@ -72,7 +72,7 @@ std::uint64_t capabilities_of_kernel(ibv_context *context) {
     return ibv_query_device_ex(context, nullptr, &attributes) == 0 ? attributes.device_cap_flags_ex : 0;
 }
 
-constexpr Kind kernel{
+constexpr ControlCalls kernel{
     .name = "kernel",
     .get_device_list = ibv_get_device_list,
     .free_device_list = ibv_free_device_list,
@@ -96,17 +96,17 @@ std::uint64_t capabilities_of_soft(ibv_context *) {
     return flush_bits | atomic_write_bit;
 }
 
-constexpr Kind soft{.name = "soft",
-                    .get_device_list = softrdma_ibv_get_device_list,
-                    .free_device_list = softrdma_ibv_free_device_list,
-                    .get_device_name = softrdma_ibv_get_device_name,
-                    .open_device = softrdma_ibv_open_device,
-                    .close_device = softrdma_ibv_close_device,
-                    .query_device = softrdma_ibv_query_device,
-                    .query_port = softrdma_ibv_query_port,
-                    .interfaces_of = interfaces_of_soft,
-                    .capabilities_of = capabilities_of_soft,
-                    .has_tls = true};
+constexpr ControlCalls soft{.name = "soft",
+                            .get_device_list = softrdma_ibv_get_device_list,
+                            .free_device_list = softrdma_ibv_free_device_list,
+                            .get_device_name = softrdma_ibv_get_device_name,
+                            .open_device = softrdma_ibv_open_device,
+                            .close_device = softrdma_ibv_close_device,
+                            .query_device = softrdma_ibv_query_device,
+                            .query_port = softrdma_ibv_query_port,
+                            .interfaces_of = interfaces_of_soft,
+                            .capabilities_of = capabilities_of_soft,
+                            .has_tls = true};
 
 // Link-local IPv6 addresses keep their %interface.
 std::vector<std::string> addresses_of(const std::set<std::string> &interfaces) {
@@ -138,40 +138,40 @@ const char *transport_of(const ibv_device &device, const ibv_port_attr &port) {
 }
 
 // Returns by which configuration the connections of such a device use TLS; null when they do not.
-nlohmann::json tls_of(const Kind &kind) {
+nlohmann::json tls_of(const ControlCalls &calls) {
     const char *const required = base::required_tls();
-    return kind.has_tls && required != nullptr ? nlohmann::json(required) : nlohmann::json();
+    return calls.has_tls && required != nullptr ? nlohmann::json(required) : nlohmann::json();
 }
 
-std::string tls_text(const Kind &kind) {
+std::string tls_text(const ControlCalls &calls) {
     const char *const required = base::required_tls();
-    return required == nullptr ? "no" : kind.has_tls ? required : "none, so not used";
+    return required == nullptr ? "no" : calls.has_tls ? required : "none, so not used";
 }
 
-Facts describe(ibv_device *device, const Kind &kind) {
-    const std::string name = kind.get_device_name(device);
+Facts describe(ibv_device *device, const ControlCalls &calls) {
+    const std::string name = calls.get_device_name(device);
     ibv_device_attr limits{};
     ibv_port_attr port{};
     std::uint64_t capabilities = 0;
     std::string state;
-    ibv_context *context = kind.open_device(device);
+    ibv_context *context = calls.open_device(device);
     if (context == nullptr) {
         state = fmt::format("cannot open: {}", errno_text(errno));
     } else {
-        int error = kind.query_device(context, &limits);
-        error = error != 0 ? error : kind.query_port(context, 1, &port);
+        int error = calls.query_device(context, &limits);
+        error = error != 0 ? error : calls.query_port(context, 1, &port);
         state = error != 0 ? errno_text(error) : (port.state == IBV_PORT_ACTIVE ? "active" : "down");
-        capabilities = kind.capabilities_of(context);
-        kind.close_device(context);
+        capabilities = calls.capabilities_of(context);
+        calls.close_device(context);
     }
     const auto number = [](const char *json_name, const char *column, auto value) {
         return Fact{json_name, column, value, std::to_string(value)};
     };
     const bool flush = (capabilities & flush_bits) == flush_bits;
     const bool atomic_write = (capabilities & atomic_write_bit) != 0;
-    const auto addresses = addresses_of(kind.interfaces_of(name));
+    const auto addresses = addresses_of(calls.interfaces_of(name));
     return {{"name", "DEVICE", name, name},
-            {"kind", "KIND", kind.name, kind.name},
+            {"kind", "KIND", calls.name, calls.name},
             {"transport", "TRANSPORT", transport_of(*device, port), transport_of(*device, port)},
             {"state", "STATE", state, state},
             number("max_qp", "QP", limits.max_qp),
@@ -184,18 +184,18 @@ Facts describe(ibv_device *device, const Kind &kind) {
             // Without them librpma reads after writing, and writes 8 bytes.
             {"flush", "FLUSH", flush, flush ? "yes" : "by read"},
             {"atomic_write", "ATOMIC WRITE", atomic_write, atomic_write ? "yes" : "by write"},
-            {"tls", "TLS", tls_of(kind), tls_text(kind)},
+            {"tls", "TLS", tls_of(calls), tls_text(calls)},
             {"addresses", "ADDRESSES", addresses, fmt::format("{}", fmt::join(addresses, " "))}};
 }
 
-void append_devices(const Kind &kind, std::vector<Facts> &devices) {
+void append_devices(const ControlCalls &calls, std::vector<Facts> &devices) {
     int count = 0;
-    ibv_device **list = kind.get_device_list(&count);
+    ibv_device **list = calls.get_device_list(&count);
     for (int i = 0; list != nullptr && i < count; ++i) {  // no list: a kernel without RDMA
-        devices.push_back(describe(list[i], kind));
+        devices.push_back(describe(list[i], calls));
     }
     if (list != nullptr) {
-        kind.free_device_list(list);
+        calls.free_device_list(list);
     }
 }
 

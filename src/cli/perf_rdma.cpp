@@ -62,8 +62,8 @@ Outcome<std::unique_ptr<RdmaPath>> RdmaPath::open(const DevicePeer &device, cons
 }
 
 RdmaPath::~RdmaPath() {
-    for (const auto &link : links_) {
-        link->close();
+    for (const auto &server : servers_) {
+        server->close();
     }
 }
 
@@ -91,36 +91,36 @@ Outcome<> RdmaPath::allocate(const DevicePeer &device, bool polled) {
 Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, double timeout_seconds) {
     const bool sends = load_.op == PerfOp::Send;
     const Mode mode = load_.op == PerfOp::Flush ? Mode::MeasureDurable : Mode::Measure;
-    auto link = std::make_unique<Link>(address, timeout_seconds);
-    const Offer offer =
-        TRY(link->connect(device, {protocol_version, mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
-                          {2 * load_.depth, load_.depth, completions_.get()}));
+    auto server = std::make_unique<PoolConnection>(address, timeout_seconds);
+    const Offer offer = TRY(
+        server->connect(device, {protocol_version, mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
+                        {2 * load_.depth, load_.depth, completions_.get()}));
     if (offer.status == Status::Busy) {
-        return failed(Exit::Busy, "{}: {} (expected no push while flushes are measured)", link->name(),
+        return failed(Exit::Busy, "{}: {} (expected no push while flushes are measured)", server->name(),
                       offer.reason);
     }
     std::size_t room = 0;
-    (void)rpma_mr_remote_get_size(link->remote(), &room);
+    (void)rpma_mr_remote_get_size(server->remote(), &room);
     if (room < load_.bytes || room < sizeof(atomic_word) || offer.tcp_port == 0) {
         return failed("{}: has {} bytes and TCP port {} for this (expected at least {}, and a port)",
-                      link->name(), room, offer.tcp_port, load_.bytes);
+                      server->name(), room, offer.tcp_port, load_.bytes);
     }
     durability_ = offer.durability;
     auto &baseline = baselines_.emplace_back();
-    TRY(checked(rpma_conn_get_peer_addr(link->get(), &baseline), "{}: its address", link->name()));
+    TRY(checked(rpma_conn_get_peer_addr(server->get(), &baseline), "{}: its address", server->name()));
     base::set_port(baseline, offer.tcp_port);
-    links_.push_back(std::move(link));
+    servers_.push_back(std::move(server));
     sent_.emplace_back(load_.depth);
     for (std::uint32_t i = 0; sends && i < load_.depth; ++i) {
-        TRY(post_receive(static_cast<std::uint32_t>(links_.size() - 1)));
+        TRY(post_receive(static_cast<std::uint32_t>(servers_.size() - 1)));
     }
     return {};
 }
 
 Outcome<> RdmaPath::post_receive(std::uint32_t connection) {
-    const Link &link = *links_[connection];
-    return checked(rpma_recv(link.get(), local_.get(), 0, answer_bytes, context(is_receive | connection)),
-                   "{}: cannot post a receive", link.name());
+    const PoolConnection &server = *servers_[connection];
+    return checked(rpma_recv(server.get(), local_.get(), 0, answer_bytes, context(is_receive | connection)),
+                   "{}: cannot post a receive", server.name());
 }
 
 Outcome<> RdmaPath::prepare_slots() {
@@ -128,16 +128,16 @@ Outcome<> RdmaPath::prepare_slots() {
     operations_.resize(std::size_t{load_.slots()} * (flushes ? 2 : 1));
     auto *next = operations_.data();
     for (std::uint32_t slot = 0; slot < load_.slots(); ++slot) {
-        const Link &link = *links_[slot / load_.depth];
+        const PoolConnection &server = *servers_[slot / load_.depth];
         std::size_t room = 0;
-        (void)rpma_mr_remote_get_size(link.remote(), &room);
+        (void)rpma_mr_remote_get_size(server.remote(), &room);
         rpma_op &operation = *next++;
         operation.type = type_of(load_.op);
         operation.flags = flushes ? RPMA_F_COMPLETION_ON_ERROR : RPMA_F_COMPLETION_ALWAYS;
         operation.op_context = context(load_.op == PerfOp::Send ? is_message : slot);
         operation.local = local_.get();
         operation.local_offset = place(slot, load_.bytes, memory_.bytes().size());
-        operation.remote = link.remote();
+        operation.remote = server.remote();
         operation.remote_offset = place(slot, load_.bytes, room);
         operation.len = load_.bytes;
         operation.word = atomic_word.data();
@@ -153,9 +153,9 @@ Outcome<> RdmaPath::prepare_slots() {
     return {};
 }
 
-Outcome<> RdmaPath::post_all(const Link &link, std::span<const rpma_op> operations) {
-    return checked(rpma_post(link.get(), operations.data(), operations.size(), nullptr),
-                   "{}: cannot post an operation", link.name());
+Outcome<> RdmaPath::post_all(const PoolConnection &server, std::span<const rpma_op> operations) {
+    return checked(rpma_post(server.get(), operations.data(), operations.size(), nullptr),
+                   "{}: cannot post an operation", server.name());
 }
 
 Outcome<> RdmaPath::post(std::uint32_t slot) {
@@ -164,7 +164,7 @@ Outcome<> RdmaPath::post(std::uint32_t slot) {
     if (load_.op == PerfOp::Send) {
         sent_[connection].push(slot);
     }
-    return post_all(*links_[connection], std::span{operations_}.subspan(slot * each, each));
+    return post_all(*servers_[connection], std::span{operations_}.subspan(slot * each, each));
 }
 
 // A read is answered after all earlier writes were placed.
@@ -174,9 +174,9 @@ Outcome<> RdmaPath::post_barrier(std::uint32_t slot) {
     read.flags = RPMA_F_COMPLETION_ALWAYS;
     read.op_context = context(slot);
     read.local = local_.get();
-    read.remote = links_[slot / load_.depth]->remote();
+    read.remote = servers_[slot / load_.depth]->remote();
     read.len = 1;
-    return post_all(*links_[slot / load_.depth], std::span{&read, 1});
+    return post_all(*servers_[slot / load_.depth], std::span{&read, 1});
 }
 
 Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
@@ -185,17 +185,18 @@ Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
     const int result =
         rpma_cq_get_wc(completions_.get(), static_cast<int>(std::min(done.size(), completions.size())),
                        completions.data(), &count);
-    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", links_.front()->name()));
+    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue",
+                servers_.front()->name()));
     std::size_t found = 0;
     for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
         if (completion.status != IBV_WC_SUCCESS) {
-            return links_.front()->ended(completion.status);
+            return servers_.front()->ended(completion.status);
         }
         if ((completion.wr_id & is_receive) != 0) {
             const auto connection = static_cast<std::uint32_t>(completion.wr_id);
             auto &sent = sent_[connection];
             if (sent.empty()) {
-                return failed("{}: answered a message that was not sent", links_[connection]->name());
+                return failed("{}: answered a message that was not sent", servers_[connection]->name());
             }
             done[found++] = sent.front();
             sent.pop();
@@ -210,10 +211,10 @@ Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
 Outcome<> RdmaPath::wait() {
     int fd = -1;
     (void)rpma_cq_get_fd(completions_.get(), &fd);
-    const Link &link = *links_.front();
-    TRY(link.wait_readable(fd, Link::Clock::now() + link.timeout()));
+    const PoolConnection &server = *servers_.front();
+    TRY(server.wait_readable(fd, PoolConnection::Clock::now() + server.timeout()));
     const int result = rpma_cq_wait(completions_.get());  // may wake up without an event
-    return checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link.name());
+    return checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", server.name());
 }
 
 }  // namespace cli

@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "base/address.hpp"
-#include "cli/link.hpp"
+#include "cli/pool_connection.hpp"
 
 namespace cli {
 

@@ -29,8 +29,8 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
     session->device_ = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     TRY(session->allocate());
     session->offer_ =
-        TRY(session->link_.connect(session->device_, {protocol_version, mode},
-                                   {.sends = queue_size + most_requests, .receives = most_requests}));
+        TRY(session->server_.connect(session->device_, {protocol_version, mode},
+                                     {.sends = queue_size + most_requests, .receives = most_requests}));
     if (session->offer_.status == Status::Ok) {
         TRY(session->take_offer());
     }
@@ -50,11 +50,12 @@ Outcome<> Session::allocate() {
 }
 
 Outcome<> Session::take_offer() {
-    TRY(checked(rpma_conn_get_cq(link_.get(), &completions_), "{}: completion queue", link_.name()));
+    TRY(checked(rpma_conn_get_cq(server_.get(), &completions_), "{}: completion queue", server_.name()));
     std::size_t size = 0;
-    (void)rpma_mr_remote_get_size(link_.remote(), &size);
+    (void)rpma_mr_remote_get_size(server_.remote(), &size);
     if (size < offer_.capacity) {
-        return failed("{}: offers {} bytes (expected its capacity, {})", link_.name(), size, offer_.capacity);
+        return failed("{}: offers {} bytes (expected its capacity, {})", server_.name(), size,
+                      offer_.capacity);
     }
     return {};
 }
@@ -73,20 +74,20 @@ Outcome<> Session::reserve() {
 }
 
 Outcome<Session::Operation> Session::posted(int result, const char *what) {
-    TRY(checked(result, "{}: cannot post a {}", link_.name(), what));
+    TRY(checked(result, "{}: cannot post a {}", server_.name(), what));
     return ++posted_;
 }
 
 Outcome<Session::Operation> Session::read(std::span<std::byte> local, std::uint64_t offset) {
     TRY(reserve());
-    return posted(rpma_read(link_.get(), local_.get(), local_offset(local), link_.remote(), offset,
+    return posted(rpma_read(server_.get(), local_.get(), local_offset(local), server_.remote(), offset,
                             local.size(), RPMA_F_COMPLETION_ALWAYS, context_of(posted_ + 1)),
                   "read");
 }
 
 Outcome<Session::Operation> Session::write(std::uint64_t offset, std::span<const std::byte> local) {
     TRY(reserve());
-    return posted(rpma_write(link_.get(), link_.remote(), offset, local_.get(), local_offset(local),
+    return posted(rpma_write(server_.get(), server_.remote(), offset, local_.get(), local_offset(local),
                              local.size(), RPMA_F_COMPLETION_ALWAYS, context_of(posted_ + 1)),
                   "write");
 }
@@ -122,11 +123,12 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
     std::ranges::fill(memory_.bytes().subspan(answered, sizeof(AnswerBytes)), std::byte{});  // no answer yet
     last_asked_ = Clock::now();
     asked_.push_back({posted_ + 1, request.ask, answered, last_asked_});
-    TRY(checked(rpma_recv(link_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
-                "{}: cannot post a receive", link_.name()));
+    TRY(checked(
+        rpma_recv(server_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
+        "{}: cannot post a receive", server_.name()));
     // It has a completion, which frees its place in the queue, because no other operation may be posted
     // meanwhile.
-    return posted(rpma_send(link_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ALWAYS,
+    return posted(rpma_send(server_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ALWAYS,
                             context_of(of_request)),
                   "message");
 }
@@ -143,9 +145,9 @@ Outcome<> Session::wait_for(Operation operation) {
             seen = completed_;
             since = now;
         } else if (now - since > session_spins) {
-            TRY(link_.wait_readable(fd, since + link_.timeout()));
+            TRY(server_.wait_readable(fd, since + server_.timeout()));
             const int result = rpma_cq_wait(completions_);  // may wake up without an event
-            TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link_.name()));
+            TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", server_.name()));
         }
     }
     return {};
@@ -157,16 +159,16 @@ Outcome<> Session::reap() {
     int count = 0;
     const int result =
         rpma_cq_get_wc(completions_, static_cast<int>(completions.size()), completions.data(), &count);
-    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", link_.name()));
+    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", server_.name()));
     for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
         if (completion.status != IBV_WC_SUCCESS) {
-            return link_.ended(completion.status);
+            return server_.ended(completion.status);
         }
         if (completion.wr_id == of_request) {
             continue;
         }
         if (completion.wr_id <= completed_ || completion.wr_id > posted_) {
-            return failed("{}: operation {} completed (expected one from {} to {})", link_.name(),
+            return failed("{}: operation {} completed (expected one from {} to {})", server_.name(),
                           completion.wr_id, completed_ + 1, posted_);
         }
         TRY(complete(completion.wr_id));
@@ -193,7 +195,7 @@ Outcome<> Session::take_answer() {
     asked_.pop_front();
     const auto answer = decode_answer(memory_.bytes().subspan(asked.answer, sizeof(AnswerBytes)));
     if (!answer) {
-        return failed("{}: {}", link_.name(), answer.error().text);
+        return failed("{}: {}", server_.name(), answer.error().text);
     }
     answer_ = *answer;
     if (asked.ask == Ask::Store) {
@@ -201,7 +203,7 @@ Outcome<> Session::take_answer() {
         flush_seconds_.push_back(took.count());
     }
     if (asked.ask != Ask::Commit && answer->verdict != Verdict::Done) {
-        return failed("{}: the server could not make the data durable: {}", link_.name(),
+        return failed("{}: the server could not make the data durable: {}", server_.name(),
                       errno_text(answer->error));
     }
     return {};

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/link.hpp"
 #include "cli/mapping.hpp"
+#include "cli/pool_connection.hpp"
 
 namespace cli {
 
@@ -21,7 +21,7 @@ namespace cli {
 // Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
 class Session {
 public:
-    using Clock = Link::Clock;
+    using Clock = PoolConnection::Clock;
     using Operation = std::uint64_t;  // counts the operations of a session, from 1
 
     // Local memory for operations: `depth` chunks.
@@ -60,11 +60,11 @@ public:
     // Returns how long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
 
-    // Closes the link.
-    void close() { link_.close(); }
+    // Closes the connection.
+    void close() { server_.close(); }
 
 private:
-    Session(const Address &address, double timeout_seconds) : link_{address, timeout_seconds} {}
+    Session(const Address &address, double timeout_seconds) : server_{address, timeout_seconds} {}
     [[nodiscard]] Outcome<> allocate();
     [[nodiscard]] Outcome<> take_offer();
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
@@ -82,7 +82,7 @@ private:
     DevicePeer device_;
     Mapping memory_;
     LocalRegion local_;
-    Link link_;
+    PoolConnection server_;
     rpma_cq *completions_ = nullptr;  // the connection's
     Offer offer_;
 

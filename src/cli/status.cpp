@@ -6,7 +6,7 @@
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
-#include "cli/link.hpp"
+#include "cli/pool_connection.hpp"
 #include "cli/report.hpp"
 
 namespace cli {
@@ -58,8 +58,8 @@ Outcome<> status(const StatusOptions &options) {
     const Address address = TRY(parse_address(options.address));
     end_waits_on_signals();
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
-    Link link{address, options.timeout_seconds};
-    print_status(options, TRY(link.connect(device, {protocol_version, Mode::Status}, {.sends = 1})));
+    PoolConnection server{address, options.timeout_seconds};
+    print_status(options, TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1})));
     return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/link: connects, gets the server's offer, and waits with time-outs.
-#include "cli/link.hpp"
+// cli/pool_connection: connects, gets the server's offer, and waits with time-outs.
+#include "cli/pool_connection.hpp"
 
 #include <poll.h>
 
@@ -44,7 +44,7 @@ bool interrupted() {
     return was_interrupted.load(std::memory_order_relaxed);
 }
 
-Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+Outcome<Offer> PoolConnection::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     Offer offer = TRY(receive_offer());
     const bool has_memory = hello.mode != Mode::Status;
@@ -62,7 +62,7 @@ Outcome<Offer> Link::connect(const DevicePeer &device, const Hello &hello, const
     return offer;
 }
 
-Outcome<> Link::request(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+Outcome<> PoolConnection::request(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     rpma_conn_cfg *configuration = nullptr;
     TRY(checked(rpma_conn_cfg_new(&configuration), "connection configuration"));
     const ConnectionConfiguration owner{configuration};
@@ -83,7 +83,7 @@ Outcome<> Link::request(const DevicePeer &device, const Hello &hello, const Queu
     return {};
 }
 
-Outcome<rpma_conn_event> Link::next_event(Milliseconds timeout) {
+Outcome<rpma_conn_event> PoolConnection::next_event(Milliseconds timeout) {
     int fd = -1;
     (void)rpma_conn_get_event_fd(connection_.get(), &fd);
     TRY(wait_readable(fd, Clock::now() + timeout));
@@ -92,7 +92,7 @@ Outcome<rpma_conn_event> Link::next_event(Milliseconds timeout) {
     return event;
 }
 
-Outcome<Offer> Link::receive_offer() {
+Outcome<Offer> PoolConnection::receive_offer() {
     const rpma_conn_event event = TRY(next_event(timeout_));
     if (event == RPMA_CONN_REJECTED) {
         const std::string reason = logged_reason();
@@ -120,7 +120,7 @@ Outcome<Offer> Link::receive_offer() {
     return offer;
 }
 
-Outcome<> Link::take(const Offer &offer) {
+Outcome<> PoolConnection::take(const Offer &offer) {
     rpma_mr_remote *remote = nullptr;
     TRY(checked(
         rpma_mr_remote_from_descriptor(offer.memory_region.data(), offer.memory_region.size(), &remote),
@@ -134,7 +134,7 @@ Outcome<> Link::take(const Offer &offer) {
                    "{}: its peer configuration", name_);
 }
 
-Outcome<> Link::wait_readable(int fd, Clock::time_point deadline) const {
+Outcome<> PoolConnection::wait_readable(int fd, Clock::time_point deadline) const {
     while (!interrupted()) {
         const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
         if (left <= 0) {
@@ -153,7 +153,7 @@ Outcome<> Link::wait_readable(int fd, Clock::time_point deadline) const {
     return failed("{}: interrupted", name_);
 }
 
-std::unexpected<Failure> Link::ended(ibv_wc_status status) const {
+std::unexpected<Failure> PoolConnection::ended(ibv_wc_status status) const {
     const std::string reason = logged_reason();
     if (reason.empty() && status == IBV_WC_WR_FLUSH_ERR) {
         return failed(Exit::Unreachable, "{}: the server closed the connection", name_);
@@ -162,7 +162,7 @@ std::unexpected<Failure> Link::ended(ibv_wc_status status) const {
                   reason.empty() ? fmt::format(" ({})", ibv_wc_status_str(status)) : reason);
 }
 
-void Link::close() {
+void PoolConnection::close() {
     if (rpma_conn_disconnect(connection_.get()) == 0) {
         (void)next_event(std::min(timeout_, close_timeout));
     }
