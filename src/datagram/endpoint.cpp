@@ -124,7 +124,7 @@ void Endpoint::learn(const Address &from, std::uint32_t qp_num) {
 void Endpoint::finish_look_ups() {
     for (const Local &local : locals_) {
         while (look_ups_ != 0 && local.pair != nullptr) {
-            auto found = local.pair->next_found();
+            auto found = local.pair->next_looked_up();
             if (!found) {
                 break;
             }
@@ -262,7 +262,7 @@ void Endpoint::arrived(const udp::Arrival &arrival, std::span<const std::byte> d
     if (has_pair) {
         learn(arrival.from, envelope->qp_num);
     }
-    if (envelope->what == What::Answer) {
+    if (envelope->op == Op::Answer) {
         return;
     }
     if (has_pair && arrival.unicast) {
@@ -279,7 +279,7 @@ void Endpoint::answer(const udp::Arrival &arrival) {
         return;
     }
     std::array<std::byte, most_header_bytes> bytes;
-    encode(Envelope{.what = What::Answer, .qp_num = pair->number(), .ip = arrival.to}, bytes);
+    encode(Envelope{.op = Op::Answer, .qp_num = pair->number(), .ip = arrival.to}, bytes);
     udp::send_from(socket_, family_, arrival.to, arrival.from,
                    std::span{bytes}.first(envelope_bytes(arrival.to)));
 }

@@ -72,11 +72,11 @@ base::InterfaceTable &table() {
 // the address, chooses the device. ENODEV: none does, and nothing is logged.
 base::Result<ibv_context *> context_at(const Address &here, const char *text) {
     const AnyAddress name = without_port(here);
-    for (const auto kind : {verbs::Kind::Kernel, verbs::Kind::Soft}) {
+    for (const auto kind : {verbs::DeviceKind::Kernel, verbs::DeviceKind::Soft}) {
         const auto context = verbs::find_local_context(text, kind);
-        if (!context ||
-            (*context != nullptr && table().admits(name.any, kind == verbs::Kind::Kernel ? "kernel" : "soft",
-                                                   (*context)->device->name))) {
+        if (!context || (*context != nullptr &&
+                         table().admits(name.any, kind == verbs::DeviceKind::Kernel ? "kernel" : "soft",
+                                        (*context)->device->name))) {
             return context;
         }
     }
@@ -271,7 +271,7 @@ base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *who) {
     return id;
 }
 
-std::optional<QueuePair::Found> QueuePair::next_found() {
+std::optional<QueuePair::LookedUp> QueuePair::next_looked_up() {
     rdma_cm_event *raw = nullptr;
     while (provider_.cm.get_cm_event(events_.get(), &raw) == 0) {
         verbs::Event event{provider_, raw};
@@ -281,9 +281,9 @@ std::optional<QueuePair::Found> QueuePair::next_found() {
         if (id == id_.get()) {
             is_broken_ = is_broken_ || what == RDMA_CM_EVENT_DEVICE_REMOVAL;
         } else if (what == RDMA_CM_EVENT_ROUTE_RESOLVED) {
-            return Found{.who = id->context, .handle = handle_towards(*id)};
+            return LookedUp{.who = id->context, .handle = handle_towards(*id)};
         } else if (what != RDMA_CM_EVENT_ADDR_RESOLVED || provider_.cm.resolve_route(id, look_up_ms) != 0) {
-            return Found{.who = id->context, .handle = {}};
+            return LookedUp{.who = id->context, .handle = {}};
         }
     }
     return std::nullopt;

@@ -56,13 +56,13 @@ public:
     std::size_t poll(std::size_t most, Take take);
 
     // The result of a look-up that `who` began. The handle is empty when there is no way.
-    struct Found {
+    struct LookedUp {
         void *who;
         verbs::AddressHandle handle;
     };
-    // Asks for the way to an address, which next_found() gives while the look-up lives.
+    // Asks for the way to an address, which next_looked_up() gives while the look-up lives.
     [[nodiscard]] base::Result<verbs::Id> look_up(const Address &to, void *who);
-    [[nodiscard]] std::optional<Found> next_found();
+    [[nodiscard]] std::optional<LookedUp> next_looked_up();
 
     // Between these two calls the descriptor is readable when there is something to poll that was not there
     // when the wait began. There may be any number of waits at once.

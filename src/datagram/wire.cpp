@@ -42,7 +42,7 @@ void encode(const Envelope &envelope, std::span<std::byte> to) {
     base::Writer out{to};
     out.big(tag);
     out.big(version_of(envelope.ip));
-    out.big(static_cast<std::uint8_t>(envelope.what));
+    out.big(static_cast<std::uint8_t>(envelope.op));
     out.big(static_cast<std::uint8_t>(envelope_bytes(envelope.ip)));
     out.big(std::uint8_t{0});
     out.big(envelope.qp_num & qp_num_mask);
@@ -64,12 +64,12 @@ std::optional<Envelope> decode_envelope(std::span<const std::byte> datagram) {
     base::Reader in{datagram};
     const auto its_tag = in.big<std::uint32_t>();
     const auto version = in.big<std::uint8_t>();
-    const auto what = in.big<std::uint8_t>();
+    const auto op = in.big<std::uint8_t>();
     const auto bytes = in.big<std::uint8_t>();
     (void)in.big<std::uint8_t>();
-    Envelope envelope{.what = What{what}, .qp_num = in.big<std::uint32_t>() & qp_num_mask};
+    Envelope envelope{.op = Op{op}, .qp_num = in.big<std::uint32_t>() & qp_num_mask};
     envelope.ip = take_ip(in, version);
-    const bool known = envelope.what == What::Message || envelope.what == What::Answer;
+    const bool known = envelope.op == Op::Message || envelope.op == Op::Answer;
     if (!consistent(in, envelope.ip, version, bytes, envelope_bytes(envelope.ip)) || its_tag != tag ||
         !known) {
         return std::nullopt;

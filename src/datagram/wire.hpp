@@ -5,10 +5,10 @@
 //
 //      0                               4       5       6       7       8               12
 //     +-------------------------------+-------+-------+-------+-------+---------------+-----------------+
-//     |  0x55555555                   |version| what  | bytes |   0   | queue pair (4)| IP address 4|16 |
+//     |  0x55555555                   |version|  op   | bytes |   0   | queue pair (4)| IP address 4|16 |
 //     +-------------------------------+-------+-------+-------+-------+---------------+-----------------+
 //
-//     version is 4 or 6; what is 0, a message follows, or 7, nothing does; bytes is this header's, 16 or 28.
+//     version is 4 or 6; op is 0, a message follows, or 7, nothing does; bytes is this header's, 16 or 28.
 //     The queue pair is the sender's, at the address that follows; 0 says that it has none. librdmacm writes
 //     four bytes of flow in front of an IPv6 address, of which the last four are not there then.
 //
@@ -36,10 +36,10 @@ inline constexpr std::size_t most_header_bytes = 28;
 // The longest message with its header: librdmacm has room for no more.
 inline constexpr std::size_t slot_bytes = 2048;
 
-enum class What : std::uint8_t { Message = 0, Answer = 7 };
+enum class Op : std::uint8_t { Message = 0, Answer = 7 };
 
 struct Envelope {
-    What what = What::Message;
+    Op op = Op::Message;
     std::uint32_t qp_num = 0;
     Ip ip{};
 

@@ -31,7 +31,7 @@ int rpma_utils_get_local_ibv_context(const char *addr, enum rpma_device_kind kin
     if (kind != RPMA_DEVICE_KERNEL && kind != RPMA_DEVICE_SOFT) {
         return librpma::invalid("kind is unknown");
     }
-    const auto wanted = kind == RPMA_DEVICE_KERNEL ? verbs::Kind::Kernel : verbs::Kind::Soft;
+    const auto wanted = kind == RPMA_DEVICE_KERNEL ? verbs::DeviceKind::Kernel : verbs::DeviceKind::Soft;
     const auto context = verbs::find_local_context(addr, wanted);
     if (!context) {
         errno = context.error().number;

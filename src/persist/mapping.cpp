@@ -25,12 +25,12 @@ namespace persist {
 namespace {
 
 struct Verdict {
-    Durability durability;
+    WriteBack write_back;
     std::string text;
 };
 
 Verdict lost(std::string why, const char *remedy) {
-    return {Durability::Volatile, std::move(why) + "; " + remedy};
+    return {WriteBack::Volatile, std::move(why) + "; " + remedy};
 }
 
 constexpr const char *use_a_file = "map a file on a disk or a DAX device with MAP_SHARED";
@@ -66,7 +66,7 @@ Verdict judge(const Area &area, const Storage &storage, bool (*is_devdax)(const 
         return lost("a file open for reading only", "open it for reading and writing");
     }
     if (area.path.starts_with("/dev/dax") && is_devdax(area.path)) {
-        return {Durability::CacheLines, "devdax"};
+        return {WriteBack::CacheLines, "devdax"};
     }
     const Mount *const mount = storage.mount_of(area);
     if (mount == nullptr) {
@@ -76,12 +76,12 @@ Verdict judge(const Area &area, const Storage &storage, bool (*is_devdax)(const 
         return lost("a file on " + why, move_the_file);
     }
     if (area.sync) {
-        return {Durability::CacheLines, "DAX on " + mount->kind};
+        return {WriteBack::CacheLines, "DAX on " + mount->kind};
     }
     if (!reaches_storage(*mount)) {
         return lost("a file on " + mount->kind + ", not known to be storage", move_the_file);
     }
-    return {Durability::PageCache, "page cache on " + mount->kind};
+    return {WriteBack::PageCache, "page cache on " + mount->kind};
 }
 
 Mapping mapping_of(const Area &area, Verdict verdict) {
@@ -90,7 +90,7 @@ Mapping mapping_of(const Area &area, Verdict verdict) {
                   static_cast<std::uintmax_t>(area.end));
     std::string text =
         range.data() + (area.path.empty() ? "" : area.path + " ") + "is " + std::move(verdict.text);
-    return {area.begin, area.end, verdict.durability, std::move(text), area.file};
+    return {area.begin, area.end, verdict.write_back, std::move(text), area.file};
 }
 
 // Reads all of a file of /proc, whose size is not known before.

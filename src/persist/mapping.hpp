@@ -15,7 +15,7 @@
 namespace persist {
 
 // The way in which stored bytes become durable.
-enum class Durability {
+enum class WriteBack {
     CacheLines,  // DAX (MAP_SYNC or a devdax): cache lines are written back
     PageCache,   // a file on storage: msync makes them durable
     Volatile,    // they never become durable
@@ -24,7 +24,7 @@ enum class Durability {
 struct Mapping {
     std::uintptr_t begin;
     std::uintptr_t end;
-    Durability durability;
+    WriteBack write_back;
     std::string text;  // names the mapping; when Volatile, also the reason, and a remedy
     FileNumber file{};
 };

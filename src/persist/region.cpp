@@ -93,17 +93,17 @@ base::Result<std::unique_ptr<Region>> Region::open_as(void *address, std::size_t
     std::vector<Part> parts;
     Worker *worker = nullptr;
     for (Mapping &mapping : mappings) {
-        if (mapping.durability == Durability::Volatile) {
+        if (mapping.write_back == WriteBack::Volatile) {
             // The program may not need durability.
             BASE_LOG(Warning, "memory at %p, %zu bytes, cannot be made durable: %s", address, length,
                      mapping.text.c_str());
             return base::failure(EOPNOTSUPP);
         }
-        if (mapping.durability == Durability::CacheLines && cache_line_function() == nullptr) {
+        if (mapping.write_back == WriteBack::CacheLines && cache_line_function() == nullptr) {
             return base::failure(EOPNOTSUPP);
         }
         std::shared_ptr<File> file;
-        if (mapping.durability == Durability::PageCache) {
+        if (mapping.write_back == WriteBack::PageCache) {
             file = File::of(mapping.file);
             worker = worker != nullptr ? worker : &Worker::of(mapping.file.device);
         }

@@ -14,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "base/at_exit.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
@@ -24,10 +25,7 @@ namespace registry {
 
 namespace {
 
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    ~AtExit() { Book::instance().remove_files(); }
-} at_exit;
+const base::AtExit<[] { Book::instance().remove_files(); }> at_exit;
 
 // Makes a file without a name, with memory for all its bytes, so that a store into the mapping cannot fail.
 base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t bytes) {

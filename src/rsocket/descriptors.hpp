@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/descriptors: objects by descriptor.
 //
-//     segment ──► slot of a descriptor ──► entry: users, object
+//     segment ──► slot of a descriptor ──► holder: users, object
 //
-// A thread that looks for an object takes no lock, and looks once. A slot never moves, and an entry is never
-// freed: it becomes another object's. The slot is one user of its entry, and each Found is one. The last
-// user ends the object, and the entry waits in the list of free entries. A thread that had read the slot
+// A thread that looks for an object takes no lock, and looks once. A slot never moves, and a holder is never
+// freed: it becomes another object's. The slot is one user of its holder, and each Found is one. The last
+// user ends the object, and the holder waits in the list of free holders. A thread that had read the slot
 // before may still add itself to the users. It then sees that the slot has changed, leaves, and has found
 // nothing.
 #pragma once
@@ -25,7 +25,7 @@ namespace rsockets {
 // Any number of threads may call everything but the destructor.
 template <typename Object>
 class Descriptors {
-    struct Entry;
+    struct Holder;
 
 public:
     // The result of find(): an object, or nothing. The object does not end before this does, also where
@@ -33,25 +33,25 @@ public:
     class Found {
     public:
         Found() = default;
-        Found(Found &&other) noexcept : entry_{std::exchange(other.entry_, nullptr)} {}
+        Found(Found &&other) noexcept : holder_{std::exchange(other.holder_, nullptr)} {}
         Found &operator=(Found &&) = delete;
         ~Found() {
-            if (entry_ != nullptr) {
-                entry_->leave();
+            if (holder_ != nullptr) {
+                holder_->leave();
             }
         }
-        explicit operator bool() const { return entry_ != nullptr; }
-        Object &operator*() const { return *entry_->object; }
-        Object *operator->() const { return entry_->object.get(); }
+        explicit operator bool() const { return holder_ != nullptr; }
+        Object &operator*() const { return *holder_->object; }
+        Object *operator->() const { return holder_->object.get(); }
         [[nodiscard]] std::shared_ptr<Object> shared() const {
-            return entry_ != nullptr ? entry_->object : nullptr;
+            return holder_ != nullptr ? holder_->object : nullptr;
         }
 
     private:
         friend Descriptors;
-        explicit Found(Entry &entry) : entry_{&entry} {}
+        explicit Found(Holder &holder) : holder_{&holder} {}
 
-        Entry *entry_ = nullptr;
+        Holder *holder_ = nullptr;
     };
 
     constexpr Descriptors() = default;
@@ -76,13 +76,13 @@ public:
     // Also finds nothing when another thread puts an object there, or takes it out, meanwhile.
     [[nodiscard, gnu::always_inline]] Found find(int fd) const {
         const Slot *const slot = slot_of(fd);
-        Entry *const entry = slot != nullptr ? slot->load(std::memory_order_acquire) : nullptr;
-        if (entry == nullptr) {
+        Holder *const holder = slot != nullptr ? slot->load(std::memory_order_acquire) : nullptr;
+        if (holder == nullptr) {
             return {};
         }
-        entry->enter();
-        Found found{*entry};
-        if (slot->load(std::memory_order_acquire) != entry) [[unlikely]] {
+        holder->enter();
+        Found found{*holder};
+        if (slot->load(std::memory_order_acquire) != holder) [[unlikely]] {
             return {};
         }
         return found;
@@ -91,14 +91,14 @@ public:
     // Puts the object in the place of the one that is there, if there is one. Throws std::bad_alloc.
     void set(int fd, std::shared_ptr<Object> object) {
         Slot *slot = nullptr;
-        Entry *entry = nullptr;
+        Holder *holder = nullptr;
         {
             const base::Lock lock{mutex_};
             slot = made_slot_of(fd);
-            entry = free_ != nullptr ? std::exchange(free_, free_->next) : new Entry{*this};
+            holder = free_ != nullptr ? std::exchange(free_, free_->next) : new Holder{*this};
         }
-        entry->begin(std::move(object));
-        if (Entry *const before = slot->exchange(entry, std::memory_order_acq_rel)) {
+        holder->begin(std::move(object));
+        if (Holder *const before = slot->exchange(holder, std::memory_order_acq_rel)) {
             before->leave();
         }
     }
@@ -106,8 +106,8 @@ public:
     // Takes the object out; nullptr when there is none.
     [[nodiscard]] std::shared_ptr<Object> take(int fd) {
         Slot *const slot = slot_of(fd);
-        Entry *const entry = slot != nullptr ? slot->exchange(nullptr, std::memory_order_acq_rel) : nullptr;
-        return entry != nullptr ? Found{*entry}.shared() : nullptr;
+        Holder *const holder = slot != nullptr ? slot->exchange(nullptr, std::memory_order_acq_rel) : nullptr;
+        return holder != nullptr ? Found{*holder}.shared() : nullptr;
     }
 
     // Calls use(object) for each object that is there. It may miss objects that come or go meanwhile.
@@ -127,10 +127,10 @@ public:
     void after_fork() { mutex_.leave(); }
 
 private:
-    using Slot = std::atomic<Entry *>;
+    using Slot = std::atomic<Holder *>;
 
-    struct Entry {
-        explicit Entry(Descriptors &owner) : home{owner} {}
+    struct Holder {
+        explicit Holder(Descriptors &owner) : home{owner} {}
 
         void begin(std::shared_ptr<Object> what) {
             object = std::move(what);
@@ -152,13 +152,13 @@ private:
             next = std::exchange(home.free_, this);
         }
 
-        // Added to the number of users while the entry has no object. There are never as many users.
+        // Added to the number of users while the holder has no object. There are never as many users.
         static constexpr std::uint32_t no_object = std::uint32_t{1} << 31;
 
         Descriptors &home;
         std::atomic<std::uint32_t> users{no_object};
         std::shared_ptr<Object> object;
-        Entry *next = nullptr;  // in the list of free entries, whose lock guards it
+        Holder *next = nullptr;  // in the list of free holders, whose lock guards it
     };
 
     // Each segment is twice as long as the one before it, so that there is a slot for each descriptor. The
@@ -205,7 +205,7 @@ private:
     std::array<Slot, first_slots> first_{};
     std::array<std::atomic<Slot *>, segments - 1> later_{};  // null while not made
     base::LastingMutex mutex_;
-    Entry *free_ GUARDED_BY(mutex_) = nullptr;
+    Holder *free_ GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace rsockets

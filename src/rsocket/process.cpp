@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "base/at_exit.hpp"
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "rsocket/leaving.hpp"
@@ -21,10 +22,7 @@ constexpr int exit_tick_ms = 5;
 
 constinit std::atomic<bool> is_exiting{false};
 
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    ~AtExit() { end_streams_with_process(); }
-} at_exit;
+const base::AtExit<end_streams_with_process> at_exit;
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 
 #include <cerrno>
 
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/program_use.hpp"

@@ -2,7 +2,7 @@
 // socket_preload/carried: the numbers of an rsocket or a repoll, of which librsocket knows the first.
 #pragma once
 
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 
 namespace socket_preload {
 

@@ -22,14 +22,14 @@ namespace {
 constexpr int any = -1;
 constexpr int none = -2;
 
-struct Word {
+struct Keyword {
     std::string_view text;
     int value;
 };
-constexpr std::array domains{Word{"*", any}, Word{"inet", AF_INET}, Word{"inet6", AF_INET6},
-                             Word{"none", none}};
-constexpr std::array types{Word{"*", any}, Word{"stream", SOCK_STREAM}, Word{"dgram", SOCK_DGRAM}};
-constexpr std::array protocols{Word{"*", any}, Word{"tcp", IPPROTO_TCP}, Word{"udp", IPPROTO_UDP}};
+constexpr std::array domains{Keyword{"*", any}, Keyword{"inet", AF_INET}, Keyword{"inet6", AF_INET6},
+                             Keyword{"none", none}};
+constexpr std::array types{Keyword{"*", any}, Keyword{"stream", SOCK_STREAM}, Keyword{"dgram", SOCK_DGRAM}};
+constexpr std::array protocols{Keyword{"*", any}, Keyword{"tcp", IPPROTO_TCP}, Keyword{"udp", IPPROTO_UDP}};
 
 bool is_same(std::string_view one, std::string_view other) {
     return std::ranges::equal(one, other,
@@ -37,9 +37,9 @@ bool is_same(std::string_view one, std::string_view other) {
 }
 
 template <std::size_t count>
-std::optional<int> value_of(std::string_view text, const std::array<Word, count> &words) {
+std::optional<int> value_of(std::string_view text, const std::array<Keyword, count> &words) {
     const auto known =
-        std::ranges::find_if(words, [&](const Word &word) { return is_same(text, word.text); });
+        std::ranges::find_if(words, [&](const Keyword &word) { return is_same(text, word.text); });
     return known != words.end() ? std::optional{known->value} : std::nullopt;
 }
 

@@ -44,7 +44,8 @@ int close_inherited(int fd) {
 
 // Makes `number` another number of the rsocket or repoll that `fd` is, if it is one. Returns number.
 int duplicated(int fd, int number) {
-    if (number < 0 || static_cast<std::size_t>(number) >= Descriptors::most || base::is_in_parents_memory()) {
+    if (number < 0 || static_cast<std::size_t>(number) >= DescriptorKinds::most ||
+        base::is_in_parents_memory()) {
         return number;
     }
     if (descriptors.kind(fd) == Kind::Inherited) {
@@ -198,7 +199,7 @@ INTERPOSED int close_range(unsigned first, unsigned last, int flags) noexcept {
         return LIBC(close_range)(first, last, flags);
     }
     unsigned begin = first;
-    for (unsigned fd = first; fd <= last && fd < socket_preload::Descriptors::most; ++fd) {
+    for (unsigned fd = first; fd <= last && fd < socket_preload::DescriptorKinds::most; ++fd) {
         if (descriptors.kind(static_cast<int>(fd)) != Kind::Other) {
             if (begin < fd) {
                 (void)LIBC(close_range)(begin, fd - 1, 0);

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "socket_preload/configuration.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/program_use.hpp"
 #include "socket_preload/reuse.hpp"
@@ -31,7 +31,7 @@ INTERPOSED int epoll_create1(int flags) noexcept {
     if (!socket_preload::carries_anything() || (flags & ~EPOLL_CLOEXEC) != 0) {
         return socket_preload::fresh(LIBC(epoll_create1)(flags));
     }
-    const ForProgram next{ForProgram::What::Set};
+    const ForProgram next{ForProgram::Descriptor::Set};
     return socket_preload::descriptors.set_if_made(repoll_create(flags), socket_preload::Kind::Repoll);
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/fd.hpp"
 #include "socket_preload/bytes.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/program_use.hpp"
 

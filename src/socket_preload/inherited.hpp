@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 
 namespace socket_preload {
 

@@ -21,7 +21,7 @@
 #include <cstdarg>
 #include <utility>
 
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/reuse.hpp"
 
 namespace socket_preload {
@@ -37,8 +37,8 @@ thread_local constinit const sigset_t *sleep_mask = nullptr;
 [[maybe_unused]] auto *const system_call = LIBC(syscall);
 
 // Returns whether the next descriptor of this kind is the program's.
-bool is_for_program(ForProgram::What what) {
-    return next_for_program != nullptr && next_for_program->what() == what;
+bool is_for_program(ForProgram::Descriptor descriptor) {
+    return next_for_program != nullptr && next_for_program->descriptor() == descriptor;
 }
 
 // Takes the descriptor that a room has made. A call that made none may be repeated.
@@ -62,7 +62,7 @@ int kept(int fd) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return descriptors.set_if_made(fd, Kind::Own);
     }
-    const auto most = std::min<rlim_t>(limit.rlim_cur, Descriptors::most);
+    const auto most = std::min<rlim_t>(limit.rlim_cur, DescriptorKinds::most);
     const int error = errno;
     const int high = most > 2 * kept_numbers
                          ? LIBC(fcntl)(fd, F_DUPFD_CLOEXEC, static_cast<int>(most - kept_numbers))
@@ -99,7 +99,8 @@ int SleepMask::nothing_found() const {
     return mask_ != nullptr ? LIBC(ppoll)(nullptr, 0, &at_once, mask_) : 0;
 }
 
-ForProgram::ForProgram(What what, bool closes_on_exec) : what_{what}, closes_on_exec_{closes_on_exec} {
+ForProgram::ForProgram(Descriptor descriptor, bool closes_on_exec)
+    : descriptor_{descriptor}, closes_on_exec_{closes_on_exec} {
     next_for_program = this;
 }
 
@@ -126,19 +127,19 @@ extern "C" {
 int __wrap_socket(int domain, int type, int protocol) {
     const bool is_internet = domain == AF_INET || domain == AF_INET6;
     const bool is_stream = (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
-    const bool is_programs = is_internet && (is_for_program(ForProgram::What::Socket) ||
-                                             (is_stream && is_for_program(ForProgram::What::Accepted)));
+    const bool is_programs = is_internet && (is_for_program(ForProgram::Descriptor::Socket) ||
+                                             (is_stream && is_for_program(ForProgram::Descriptor::Accepted)));
     return taken(LIBC(socket)(domain, type, protocol), is_programs);
 }
 
 int __wrap_accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
-    const bool is_programs = is_for_program(ForProgram::What::Accepted);
+    const bool is_programs = is_for_program(ForProgram::Descriptor::Accepted);
     const int closes = is_programs && next_for_program->closes_on_exec() ? SOCK_CLOEXEC : 0;
     return taken(LIBC(accept4)(fd, address, length, flags | closes), is_programs);
 }
 
 int __wrap_epoll_create1(int flags) {
-    return taken(LIBC(epoll_create1)(flags), is_for_program(ForProgram::What::Set));
+    return taken(LIBC(epoll_create1)(flags), is_for_program(ForProgram::Descriptor::Set));
 }
 
 // The program sees no file that a room opens: it is closed soon.

@@ -63,17 +63,17 @@ struct SystemCall {
 // others are kept away from the program.
 class ForProgram {
 public:
-    enum class What { Socket, Accepted, Set };
-    explicit ForProgram(What what, bool closes_on_exec = false);
+    enum class Descriptor { Socket, Accepted, Set };
+    explicit ForProgram(Descriptor descriptor, bool closes_on_exec = false);
     ~ForProgram();
     ForProgram(const ForProgram &) = delete;
     ForProgram &operator=(const ForProgram &) = delete;
 
-    [[nodiscard]] What what() const { return what_; }
+    [[nodiscard]] Descriptor descriptor() const { return descriptor_; }
     [[nodiscard]] bool closes_on_exec() const { return closes_on_exec_; }
 
 private:
-    const What what_;
+    const Descriptor descriptor_;
     const bool closes_on_exec_;
 };
 

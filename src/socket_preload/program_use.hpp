@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/inherited.hpp"
 
 namespace socket_preload {

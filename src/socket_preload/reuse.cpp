@@ -16,7 +16,7 @@
 #include <cstdarg>
 
 #include "base/fork.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/interpose.hpp"
 
 namespace socket_preload {

@@ -12,7 +12,7 @@
 #include "rsocket/process.hpp"
 #include "socket_preload/bytes.hpp"
 #include "socket_preload/configuration.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/program_use.hpp"
 #include "socket_preload/reuse.hpp"
@@ -28,7 +28,7 @@ using socket_preload::statistics;
 
 INTERPOSED int socket(int domain, int type, int protocol) noexcept {
     if (socket_preload::carries(domain, type, protocol)) {
-        const ForProgram next{ForProgram::What::Socket};
+        const ForProgram next{ForProgram::Descriptor::Socket};
         const int fd = rsocket(domain, type, protocol);
         if (fd >= 0 || errno != ENOTSUP) {
             return descriptors.set_if_made(fd, Kind::Rsocket);
@@ -67,7 +67,7 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
         errno = EINVAL;
         return -1;
     }
-    const ForProgram next{ForProgram::What::Accepted, (flags & SOCK_CLOEXEC) != 0};
+    const ForProgram next{ForProgram::Descriptor::Accepted, (flags & SOCK_CLOEXEC) != 0};
     const int accepted = descriptors.set_if_made(
         restarted(fd, SO_RCVTIMEO, [&] { return raccept(fd, address, length); }), Kind::Rsocket);
     if (accepted >= 0 && (flags & SOCK_NONBLOCK) != 0) {

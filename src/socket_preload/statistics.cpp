@@ -19,7 +19,7 @@
 #include "base/fork.hpp"
 #include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
 
 namespace socket_preload {
@@ -44,15 +44,15 @@ bool has_io_uring() {
 char program[64];  // before it writes its title there
 
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    AtExit() {
+struct CountsOfProcess {
+    CountsOfProcess() {
         (void)std::snprintf(program, sizeof(program), "%s", program_invocation_short_name);
         if (const char *const wanted = secure_getenv("RSOCKET_PRELOAD_STATS"); wanted != nullptr) {
             statistics.begin(wanted == std::to_string(getpid()));
         }
     }
-    ~AtExit() { statistics.tell(); }
-} at_exit;
+    ~CountsOfProcess() { statistics.tell(); }
+} counts_of_process;
 
 // A forked child counts only its own connections and bytes.
 const base::ForkHook counts_from_fork{base::ForkLevel::SocketPreload,
@@ -131,7 +131,7 @@ std::string Statistics::plain_text() const {
 
 void Statistics::tell() {
     std::set<int> open;
-    for (int fd = 0; wanted_ && fd < static_cast<int>(Descriptors::most); ++fd) {
+    for (int fd = 0; wanted_ && fd < static_cast<int>(DescriptorKinds::most); ++fd) {
         const Kind kind = descriptors.kind(fd);
         if (kind == Kind::Rsocket || kind == Kind::RsocketAgain) {
             open.insert(kind == Kind::Rsocket ? fd : descriptors.first_of(fd));

@@ -17,6 +17,7 @@
 #include <memory>
 #include <new>
 
+#include "base/at_exit.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "socket_preload/bytes.hpp"
@@ -70,21 +71,19 @@ FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
 
 // Flushes the streams while there are still rsockets, because libc flushes later. A stream that another
 // thread uses is left to that thread.
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    ~AtExit() {
-        if (!opening.try_lock()) {
-            return;
-        }
-        const base::Lock lock{opening, base::adopt};
-        for (const Stream &stream : streams()) {
-            if (ftrylockfile(stream.file) == 0) {
-                (void)fflush_unlocked(stream.file);
-                funlockfile(stream.file);
-            }
+void flush_streams() {
+    if (!opening.try_lock()) {
+        return;
+    }
+    const base::Lock lock{opening, base::adopt};
+    for (const Stream &stream : streams()) {
+        if (ftrylockfile(stream.file) == 0) {
+            (void)fflush_unlocked(stream.file);
+            funlockfile(stream.file);
         }
     }
-} at_exit;
+}
+const base::AtExit<flush_streams> at_exit;
 
 int fd_of(void *cookie) {
     return static_cast<const Stream *>(cookie)->fd;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rsocket/descriptor_set.hpp"
-#include "socket_preload/descriptors.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
 #include "socket_preload/program_use.hpp"
 #include "socket_preload/timeout.hpp"

@@ -31,7 +31,7 @@ public:
         if (index >= slots_ || (memory.length != 0 && (memory.address == 0 || !is_memory(slot)))) {
             return false;
         }
-        std::erase_if(maps_, [&](const Map &map) { return map.index == index; });
+        std::erase_if(maps_, [&](const PeerMap &map) { return map.index == index; });
         if (memory.length != 0) {
             maps_.push_back({.index = index, .slot = slot});
         }
@@ -42,7 +42,7 @@ public:
     // the youngest counts: the peer may have ended the others.
     [[nodiscard]] std::optional<KeyedMemory> find(std::uint64_t offset) const {
         std::uint64_t end = UINT64_MAX;
-        for (const Map &map : std::views::reverse(maps_)) {
+        for (const PeerMap &map : std::views::reverse(maps_)) {
             const auto &[begin, memory] = map.slot;
             if (offset < begin) {
                 end = std::min(end, begin);
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    struct Map {
+    struct PeerMap {
         std::uint32_t index;
         Slot slot;
     };
@@ -69,7 +69,7 @@ private:
 
     std::uint32_t slots_;
     // The youngest is the last.
-    std::vector<Map> maps_;
+    std::vector<PeerMap> maps_;
 };
 
 // Keeps what the program has mapped, and which of that the peer does not know yet. News of one slot are told
@@ -84,8 +84,8 @@ public:
     // slot is what the peer is told; without one the peer is not told of the mapping. The caller has seen
     // that a slot is free.
     void add(void *begin, std::size_t bytes, Memory memory, const std::optional<Slot> &slot) {
-        Map &map =
-            maps_.emplace_back(Map{.begin = begin, .bytes = bytes, .memory = std::move(memory), .index = {}});
+        OwnMap &map = maps_.emplace_back(
+            OwnMap{.begin = begin, .bytes = bytes, .memory = std::move(memory), .index = {}});
         if (slot) {
             if (free_.empty()) {
                 free_.push_back(static_cast<std::uint32_t>(told_.size()));
@@ -99,7 +99,7 @@ public:
     // Ends the oldest mapping of exactly this memory. Returns false when there is none.
     [[nodiscard]] bool remove(const void *begin, std::size_t bytes) {
         const auto found = std::ranges::find_if(
-            maps_, [&](const Map &map) { return map.begin == begin && map.bytes == bytes; });
+            maps_, [&](const OwnMap &map) { return map.begin == begin && map.bytes == bytes; });
         if (found == maps_.end()) {
             return false;
         }
@@ -139,7 +139,7 @@ public:
     }
 
 private:
-    struct Map {
+    struct OwnMap {
         void *begin;
         std::size_t bytes;
         Memory memory;
@@ -161,7 +161,7 @@ private:
     }
 
     std::uint32_t slots_;
-    std::vector<Map> maps_;
+    std::vector<OwnMap> maps_;
     // told_ has the peer's slots that were ever used; free_ those that are free again, news_ those that are
     // to be told.
     std::vector<Told> told_;

@@ -58,10 +58,9 @@ std::vector<sockaddr_storage> addresses_of(const sockaddr_storage &local, bool v
 
 }  // namespace
 
-base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &local,
-                                                     const Settings &settings) {
+base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &local, const Options &options) {
     std::unique_ptr<Listener> listener;
-    for (const sockaddr_storage &address : addresses_of(local, settings.v6_only)) {
+    for (const sockaddr_storage &address : addresses_of(local, options.v6_only)) {
         const auto device = Device::of_kernel_at(address);
         if (!device) {
             return std::unexpected{device.error()};
@@ -77,7 +76,7 @@ base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &loc
             }
             listener = std::make_unique<Listener>(std::move(*events));
         }
-        if (auto added = listener->add(**device, address, settings); !added) {
+        if (auto added = listener->add(**device, address, options); !added) {
             return std::unexpected{added.error()};
         }
     }
@@ -85,15 +84,15 @@ base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &loc
 }
 
 base::Result<void> Listener::add(const Device &device, const sockaddr_storage &local,
-                                 const Settings &settings) {
+                                 const Options &options) {
     const auto host = host_of(local);
     auto configuration = made<EndpointConfiguration>(rpma_ep_cfg_new);
     if (!host || !configuration) {
         return base::failure(host ? configuration.error().number : host.error().number);
     }
     rpma_ep_cfg *const cfg = configuration->get();
-    int result = rpma_ep_cfg_set_backlog(cfg, settings.backlog);
-    result = result != 0 ? result : rpma_ep_cfg_set_reuseaddr(cfg, settings.reuse);
+    int result = rpma_ep_cfg_set_backlog(cfg, options.backlog);
+    result = result != 0 ? result : rpma_ep_cfg_set_reuseaddr(cfg, options.reuse);
     result = result != 0 ? result : rpma_ep_cfg_set_v6only(cfg, local.ss_family == AF_INET6);
     result = result != 0 ? result : rpma_ep_cfg_set_events(cfg, events_.get());
     if (result != 0) {

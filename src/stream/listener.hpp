@@ -18,7 +18,7 @@ struct Asked {
 
 class Listener {
 public:
-    struct Settings {
+    struct Options {
         int backlog = 0;
         bool reuse = false;   // as SO_REUSEADDR
         bool v6_only = true;  // of an IPv6 address
@@ -29,7 +29,7 @@ public:
     // where the soft device is left out: their peers reach the soft device by TCP. EADDRINUSE: another
     // listens there, also in TCP with iWARP.
     [[nodiscard]] static base::Result<std::unique_ptr<Listener>> at(const sockaddr_storage &local,
-                                                                    const Settings &settings);
+                                                                    const Options &options);
     explicit Listener(Events events) : events_{std::move(events)} {}
 
     // Readable when there may be a peer that asks.
@@ -39,7 +39,7 @@ public:
 
 private:
     [[nodiscard]] base::Result<void> add(const Device &device, const sockaddr_storage &local,
-                                         const Settings &settings);
+                                         const Options &options);
     [[nodiscard]] base::Result<Asked> take(rpma_ep *endpoint) const;
 
     Events events_;

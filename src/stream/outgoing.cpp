@@ -147,15 +147,15 @@ bool Outgoing::take_update(std::uint16_t limit) {
         return false;
     }
     KeyedMemory window;
-    auto found = WindowList::Found::None;
-    while ((found = granted_.take(common_.memory.windows_list(), window)) == WindowList::Found::Window) {
+    auto found = WindowList::Taken::None;
+    while ((found = granted_.take(common_.memory.windows_list(), window)) == WindowList::Taken::Window) {
         if (!allowance_.open(window)) {
             return false;
         }
         common_.report->granted_bytes += window.length;
     }
     common_.report->granted_messages = common_.report->sent_messages + allowance_.credits();
-    return found == WindowList::Found::None;
+    return found == WindowList::Taken::None;
 }
 
 // Posts the writes, which are all elements but the last, and behind them the word, if there is one, in the

@@ -19,21 +19,21 @@ public:
     // length is each window's, and not 0.
     explicit WindowList(std::uint32_t length) : length_{length} {}
 
-    enum class Found : std::uint8_t { None, Window, Nonsense };
+    enum class Taken : std::uint8_t { None, Window, Nonsense };
     // Takes the next window out of the list, if it is there. `entries` is aligned for 8 bytes.
-    [[nodiscard]] Found take(std::byte *entries, KeyedMemory &window) {
+    [[nodiscard]] Taken take(std::byte *entries, KeyedMemory &window) {
         std::byte *const entry = entries + next_ * window_bytes;
         auto *const fields = reinterpret_cast<std::uint32_t *>(entry);
         // The length is read first, because the device writes it last.
         window.length = peer_wrote<std::uint32_t>(&fields[3]);
         if (window.length != length_) {
-            return begins_length(window.length) ? Found::None : Found::Nonsense;
+            return begins_length(window.length) ? Taken::None : Taken::Nonsense;
         }
         window.address = peer_wrote<std::uint64_t>(entry);
         window.key = peer_wrote<std::uint32_t>(&fields[2]);
         write_over<std::uint32_t>(&fields[3], 0);
         next_ = (next_ + 1) % windows;
-        return Found::Window;
+        return Taken::Window;
     }
 
 private:

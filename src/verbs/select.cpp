@@ -217,16 +217,16 @@ base::Result<ibv_context *> find_context(const char *address, Side side) {
     return find_soft_context(address, side, *choice);
 }
 
-base::Result<ibv_context *> find_local_context(const char *address, Kind kind) {
+base::Result<ibv_context *> find_local_context(const char *address, DeviceKind kind) {
     const auto choice = choice_of_environment();
     if (!choice) {
         return std::unexpected{choice.error()};
     }
-    const bool left_out = *choice == (kind == Kind::Kernel ? Choice::Soft : Choice::Kernel);
-    if (left_out || (kind == Kind::Kernel && !kernel_has_devices())) {
+    const bool left_out = *choice == (kind == DeviceKind::Kernel ? Choice::Soft : Choice::Kernel);
+    if (left_out || (kind == DeviceKind::Kernel && !kernel_has_devices())) {
         return nullptr;
     }
-    const Provider &provider = kind == Kind::Kernel ? rdma_core : soft;
+    const Provider &provider = kind == DeviceKind::Kernel ? rdma_core : soft;
     const auto context = resolve(provider, address, Side::Local);
     if (!context && is_unknown(context.error())) {
         log_unserved(provider, address, Side::Local, context.error().text);

@@ -20,12 +20,12 @@ enum class Choice { Automatic, Kernel, Soft };
 // look-up, and up to 1,000 ms for each provider for a remote address.
 [[nodiscard]] base::Result<ibv_context *> find_context(const char *address, Side side);
 
-enum class Kind { Kernel, Soft };
+enum class DeviceKind { Kernel, Soft };
 
 // Returns the context of the device of one kind that serves a numeric address of this machine; nullptr when
 // none does, or RPMA_DEVICE leaves the kind out. Fails with EINVAL when the value of RPMA_DEVICE is not
 // valid.
-[[nodiscard]] base::Result<ibv_context *> find_local_context(const char *address, Kind kind);
+[[nodiscard]] base::Result<ibv_context *> find_local_context(const char *address, DeviceKind kind);
 
 // Returns the provider to which a context belongs.
 [[nodiscard]] const Provider &provider_of(const ibv_context *context);

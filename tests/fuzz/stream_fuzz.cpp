@@ -98,8 +98,8 @@ private:
         KeyedMemory window;
         while (true) {
             const auto found = granted_.take(list_.data(), window);
-            if (found != WindowList::Found::Window) {
-                return found == WindowList::Found::None;
+            if (found != WindowList::Taken::Window) {
+                return found == WindowList::Taken::None;
             }
             require(window.length == hello_.data.length, "a window is as long as the first");
             if (!allowance_.open(window)) {

@@ -21,7 +21,7 @@ int request_notification(ibv_cq *queue, int solicited_only) {
     return CompletionQueue::of(queue)->request_notification(solicited_only != 0);
 }
 int post_send(ibv_qp *queue_pair, ibv_send_wr *request, ibv_send_wr **bad) {
-    return AnyQueuePair::of(queue_pair)->post_send(request, bad, AnyQueuePair::Part::BeforeTheBad);
+    return AnyQueuePair::of(queue_pair)->post_send(request, bad, AnyQueuePair::ChainPart::BeforeTheBad);
 }
 int post_receive(ibv_qp *queue_pair, ibv_recv_wr *request, ibv_recv_wr **bad) {
     return AnyQueuePair::of(queue_pair)->post_receive(request, bad);

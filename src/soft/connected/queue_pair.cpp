@@ -155,8 +155,8 @@ int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
     }
 }
 
-int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
-    return sender_.post(request, bad, when_bad == Part::Nothing);
+int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
+    return sender_.post(request, bad, when_bad == ChainPart::Nothing);
 }
 
 int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
@@ -174,8 +174,8 @@ int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-void QueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
-    if (queue == CompletionQueue::Queue::Receive) {
+void QueuePair::release(CompletionQueue::WorkQueue queue, unsigned slots) {
+    if (queue == CompletionQueue::WorkQueue::Receive) {
         inbox_.release(slots);
     } else {
         sender_.release(slots);

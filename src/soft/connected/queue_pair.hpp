@@ -47,7 +47,7 @@ public:
     // ---- AnyQueuePair ----
     [[nodiscard]] unsigned peer_operations() const override { return sender_.peer_operations(); }
     [[nodiscard]] int end_error() const override { return end_error_.load(std::memory_order_acquire); }
-    void release(CompletionQueue::Queue queue, unsigned slots) override;
+    void release(CompletionQueue::WorkQueue queue, unsigned slots) override;
 
     // ---- TakesReceives ----
     void receives_posted() override;
@@ -92,7 +92,7 @@ private:
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
 
     void leave() override;
-    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) override;
     int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int change_state(const ibv_qp_attr &attributes, int mask) override;
     void query_state(ibv_qp_attr &attributes) const override;

@@ -89,7 +89,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
       requests_{cap_} {
     qp_base.state = IBV_QPS_RESET;
     receive_.sges.reserve(cap_.max_recv_sge);
-    memberships_.reserve(limits::max_groups_of_qp);
+    attachments_.reserve(limits::max_groups_of_qp);
     const bool completes_elsewhere = receive_queue_cq_.group() != group_;
     if (completes_elsewhere) {
         receive_queue_cq_.serve_also(group_);
@@ -109,8 +109,8 @@ void DatagramQueuePair::leave() {
     forget_number();
     {
         const base::Lock lock{group_->mutex()};
-        for (const Membership &membership : memberships_) {
-            watch(membership, false);
+        for (const Attachment &attachment : attachments_) {
+            watch(attachment, false);
         }
         group_->remove(*this, socket_.get());
         log_drops();
@@ -188,8 +188,8 @@ void DatagramQueuePair::query_state(ibv_qp_attr &attributes) const {
     attributes.sq_psn = send_psn_;
 }
 
-void DatagramQueuePair::release(CompletionQueue::Queue queue, unsigned slots) {
-    if (queue == CompletionQueue::Queue::Receive) {
+void DatagramQueuePair::release(CompletionQueue::WorkQueue queue, unsigned slots) {
+    if (queue == CompletionQueue::WorkQueue::Receive) {
         receives_.release(slots);
     } else {
         uses_what_stays();
@@ -203,13 +203,13 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
     }
     const base::Lock lock{group_->mutex()};
     const auto known = std::ranges::find_if(
-        memberships_, [&](const Membership &one) { return udp::same(one.group, group); });
-    if (known != memberships_.end()) {
+        attachments_, [&](const Attachment &one) { return udp::same(one.group, group); });
+    if (known != attachments_.end()) {
         return 0;
     }
-    if (memberships_.size() == limits::max_groups_of_qp) {
+    if (attachments_.size() == limits::max_groups_of_qp) {
         BASE_LOG(Error, "UD queue pair 0x%06x is in %zu multicast groups, the most there can be",
-                 qp_base.qp_num, memberships_.size());
+                 qp_base.qp_num, attachments_.size());
         return ENOMEM;
     }
     auto socket = udp::join(group, interface_);
@@ -218,8 +218,8 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
                  std::strerror(socket.error().number));
         return socket.error().number;
     }
-    memberships_.push_back({.group = group, .socket = std::move(*socket)});
-    watch(memberships_.back(), true);
+    attachments_.push_back({.group = group, .socket = std::move(*socket)});
+    watch(attachments_.back(), true);
     return 0;
 }
 
@@ -229,18 +229,18 @@ int DatagramQueuePair::detach(const ibv_gid &group) {
     }
     const base::Lock lock{group_->mutex()};
     const auto known = std::ranges::find_if(
-        memberships_, [&](const Membership &one) { return udp::same(one.group, group); });
-    if (known == memberships_.end()) {
+        attachments_, [&](const Attachment &one) { return udp::same(one.group, group); });
+    if (known == attachments_.end()) {
         return EINVAL;
     }
     watch(*known, false);
-    memberships_.erase(known);
+    attachments_.erase(known);
     return 0;
 }
 
 // The queue pair is in its group as one source, with any number of sockets.
-void DatagramQueuePair::watch(const Membership &membership, bool wanted) {
-    group_->change(*this, membership.socket.get(), {.readable = !wanted}, {.readable = wanted});
+void DatagramQueuePair::watch(const Attachment &attachment, bool wanted) {
+    group_->change(*this, attachment.socket.get(), {.readable = !wanted}, {.readable = wanted});
 }
 
 }  // namespace soft

@@ -38,7 +38,7 @@ public:
     [[nodiscard]] static base::Result<DatagramQueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
 
     // ---- AnyQueuePair ----
-    void release(CompletionQueue::Queue queue, unsigned slots) override;
+    void release(CompletionQueue::WorkQueue queue, unsigned slots) override;
 
     // ---- multicast groups: they return 0 or an errno value ----
     int attach(const ibv_gid &group);
@@ -52,12 +52,12 @@ public:
 
 private:
     void leave() override;
-    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) override;
+    int post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) override;
     int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
     int change_state(const ibv_qp_attr &attributes, int mask) override;
     void query_state(ibv_qp_attr &attributes) const override;
 
-    struct SendRequest {
+    struct PostedDatagram {
         wire::MessageHeader header;
         udp::Endpoint to;
         ibv_gid source{};
@@ -69,7 +69,7 @@ private:
         std::size_t slot = 0;
         std::byte *kept = nullptr;  // the copy of inline data
     };
-    struct Membership {
+    struct Attachment {
         ibv_gid group;
         base::Fd socket;
     };
@@ -83,19 +83,19 @@ private:
     // datagram/queue_pair.cpp
     void enter(ibv_qp_state next) REQUIRES(group_->mutex(), send_mutex_);
     void log_drops() const REQUIRES(group_->mutex());
-    void watch(const Membership &membership, bool wanted) REQUIRES(group_->mutex());
+    void watch(const Attachment &attachment, bool wanted) REQUIRES(group_->mutex());
 
     // datagram/send.cpp
     [[nodiscard]] int check(const ibv_send_wr &request) const;
-    [[nodiscard]] int enqueue(const ibv_send_wr &request, Part when_bad) REQUIRES(send_mutex_);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, ChainPart when_bad) REQUIRES(send_mutex_);
     void transmit() REQUIRES(send_mutex_);
-    enum class Sent : std::uint8_t {
+    enum class SendOutcome : std::uint8_t {
         Gone,        // to the network, which may have lost it
         SocketFull,  // not sent: it waits for room
         BadMemory    // not sent: the program's memory cannot be read
     };
-    [[nodiscard]] Sent send_now(const SendRequest &request) REQUIRES(send_mutex_);
-    void complete(const SendRequest &request, ibv_wc_status status) REQUIRES(send_mutex_);
+    [[nodiscard]] SendOutcome send_now(const PostedDatagram &request) REQUIRES(send_mutex_);
+    void complete(const PostedDatagram &request, ibv_wc_status status) REQUIRES(send_mutex_);
     void fail_sending() REQUIRES(send_mutex_);
     void flush_requests() REQUIRES(send_mutex_);
     void want_writable(bool wanted) REQUIRES(send_mutex_);
@@ -123,7 +123,7 @@ private:
     std::atomic<std::uint32_t> qkey_{0};
 
     // ---- guarded by the group's lock ----
-    std::vector<Membership> memberships_ GUARDED_BY(group_->mutex());
+    std::vector<Attachment> attachments_ GUARDED_BY(group_->mutex());
     ibv_gid last_destination_
         GUARDED_BY(group_->mutex()){};  // the device's GID to which the last message came
     ReceiveQueue receives_;
@@ -136,7 +136,7 @@ private:
     std::uint32_t send_psn_ GUARDED_BY(send_mutex_) = 0;  // kept for ibv_query_qp
     // Tells the analysis that the count of free places needs no lock.
     void uses_what_stays() const ASSERT_SHARED_CAPABILITY(send_mutex_) {}
-    PostedSends<SendRequest> requests_ GUARDED_BY(send_mutex_);
+    PostedSends<PostedDatagram> requests_ GUARDED_BY(send_mutex_);
     unsigned unsignaled_ GUARDED_BY(send_mutex_) =
         0;  // completed since the last completion entry; the next one frees them
     std::atomic<bool> waits_for_socket_{false};

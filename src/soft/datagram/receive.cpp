@@ -62,8 +62,8 @@ void DatagramQueuePair::progress() {
         }
     }
     receive_from(socket_.get(), false);
-    for (const Membership &membership : memberships_) {
-        receive_from(membership.socket.get(), true);
+    for (const Attachment &attachment : attachments_) {
+        receive_from(attachment.socket.get(), true);
     }
 }
 
@@ -148,7 +148,7 @@ std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<cons
     completion.src_qp = header->source;
     completion.wc_flags = IBV_WC_GRH | (header->has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0U);
     const bool failed = completion.status != IBV_WC_SUCCESS;
-    if (!receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive, 1,
+    if (!receive_queue_cq_.push(completion, *this, CompletionQueue::WorkQueue::Receive, 1,
                                 header->solicited || failed) ||
         failed) {
         fail_receiving();
@@ -199,7 +199,7 @@ void DatagramQueuePair::flush_receives() {
         completion.status = IBV_WC_WR_FLUSH_ERR;
         completion.opcode = IBV_WC_RECV;
         completion.qp_num = qp_base.qp_num;
-        (void)receive_queue_cq_.push(completion, *this, CompletionQueue::Queue::Receive, 1, true);
+        (void)receive_queue_cq_.push(completion, *this, CompletionQueue::WorkQueue::Receive, 1, true);
     }
 }
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t own_qkey = 0x80000000;  // in a request it stands for th
 
 }  // namespace
 
-int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
     const base::Lock lock{send_mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = requests_.size();
@@ -28,7 +28,7 @@ int DatagramQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part 
         }
         if (error != 0) {
             *bad = request;
-            if (when_bad == Part::Nothing) {
+            if (when_bad == ChainPart::Nothing) {
                 requests_.take_back(requests_.size() - before);
             }
             break;
@@ -70,13 +70,13 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
 
 // The request gets a copy of the address handle, because the program may destroy the handle while a send
 // waits for its socket.
-int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
+int DatagramQueuePair::enqueue(const ibv_send_wr &request, ChainPart when_bad) {
     if (requests_.full()) {
         return ENOMEM;
     }
     const auto &handle_to = *static_cast<const AddressHandle *>(request.wr.ud.ah);
     const bool has_immediate = request.opcode == IBV_WR_SEND_WITH_IMM;
-    SendRequest made{
+    PostedDatagram made{
         .header = {.solicited = (request.send_flags & IBV_SEND_SOLICITED) != 0,
                    .has_immediate = has_immediate,
                    .destination = request.wr.ud.remote_qpn,
@@ -94,8 +94,8 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
     if (!handle_to.multicast) {
         made.to.port = wire::port_of(request.wr.ud.remote_qpn);
     }
-    SendRequest &pushed = requests_.push(made, request);
-    if (when_bad == Part::Nothing && !requests_.keep(pushed)) {
+    PostedDatagram &pushed = requests_.push(made, request);
+    if (when_bad == ChainPart::Nothing && !requests_.keep(pushed)) {
         requests_.take_back(1);
         return ENOMEM;
     }
@@ -106,17 +106,17 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, Part when_bad) {
 // completion without room, are errors; later requests are then flushed.
 void DatagramQueuePair::transmit() {
     while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-        const SendRequest request = requests_.front();
-        const Sent sent = send_now(request);
-        if (sent == Sent::SocketFull) {
+        const PostedDatagram request = requests_.front();
+        const SendOutcome sent = send_now(request);
+        if (sent == SendOutcome::SocketFull) {
             want_writable(true);
             return;
         }
         requests_.pop();
-        if (sent == Sent::BadMemory) {
+        if (sent == SendOutcome::BadMemory) {
             fail_sending();
         }
-        complete(request, sent == Sent::BadMemory ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
+        complete(request, sent == SendOutcome::BadMemory ? IBV_WC_LOC_PROT_ERR : IBV_WC_SUCCESS);
     }
     flush_requests();
 }
@@ -126,7 +126,7 @@ void DatagramQueuePair::fail_sending() {
     qp_base.state = IBV_QPS_SQE;
 }
 
-DatagramQueuePair::Sent DatagramQueuePair::send_now(const SendRequest &request) {
+DatagramQueuePair::SendOutcome DatagramQueuePair::send_now(const PostedDatagram &request) {
     auto header = wire::encode(request.header);
     std::array<iovec, limits::max_sge + 1> pieces;
     std::array<Pin, limits::max_sge> pins;
@@ -145,17 +145,19 @@ DatagramQueuePair::Sent DatagramQueuePair::send_now(const SendRequest &request) 
                                                .length = sge.length,
                                                .rights = 0});
             if (!pin) {
-                return Sent::BadMemory;
+                return SendOutcome::BadMemory;
             }
             pieces[count] = {.iov_base = pin->region().at(sge.addr), .iov_len = sge.length};
             pins[count++ - 1] = std::move(*pin);
         }
     }
     const int error = udp::send(socket_.get(), request.source, request.to, std::span{pieces}.first(count));
-    return error == EAGAIN ? Sent::SocketFull : error == EFAULT ? Sent::BadMemory : Sent::Gone;
+    return error == EAGAIN   ? SendOutcome::SocketFull
+           : error == EFAULT ? SendOutcome::BadMemory
+                             : SendOutcome::Gone;
 }
 
-void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status status) {
+void DatagramQueuePair::complete(const PostedDatagram &request, ibv_wc_status status) {
     ++unsignaled_;
     if (!request.signaled && status == IBV_WC_SUCCESS) {
         return;
@@ -166,7 +168,7 @@ void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status statu
     completion.opcode = IBV_WC_SEND;
     completion.byte_len = request.length;
     completion.qp_num = qp_base.qp_num;
-    const bool pushed = send_queue_cq_.push(completion, *this, CompletionQueue::Queue::Send, unsignaled_,
+    const bool pushed = send_queue_cq_.push(completion, *this, CompletionQueue::WorkQueue::Send, unsignaled_,
                                             status != IBV_WC_SUCCESS);
     unsignaled_ = 0;
     if (!pushed && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
@@ -176,7 +178,7 @@ void DatagramQueuePair::complete(const SendRequest &request, ibv_wc_status statu
 
 void DatagramQueuePair::flush_requests() {
     while (!requests_.empty()) {
-        const SendRequest request = requests_.front();
+        const PostedDatagram request = requests_.front();
         requests_.pop();
         complete(request, IBV_WC_WR_FLUSH_ERR);
     }

@@ -25,7 +25,7 @@ base::Result<void *> mapped(int file, std::size_t bytes) {
 std::atomic<int> SharedRings::mapped_memories{0};
 
 SharedRings::SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side)
-    : file_{std::move(file)}, memory_{static_cast<Memory *>(memory)}, ring_bytes_{ring_bytes}, side_{side} {
+    : file_{std::move(file)}, memory_{static_cast<Layout *>(memory)}, ring_bytes_{ring_bytes}, side_{side} {
     mapped_memories.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -104,7 +104,7 @@ public:
 private:
     // The two rings are behind it. The first begins in the same page, so that an idle connection has two
     // pages. The pieces are for the users of the two ends.
-    struct Memory {
+    struct Layout {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
         alignas(64) std::array<std::array<std::byte, piece_bytes>, 2> pieces;
@@ -112,7 +112,7 @@ private:
 
     SharedRings(base::Fd file, void *memory, std::size_t ring_bytes, Side side);
     [[nodiscard]] static std::size_t memory_bytes(std::size_t ring_bytes) {
-        return sizeof(Memory) + 2 * ring_bytes;
+        return sizeof(Layout) + 2 * ring_bytes;
     }
     [[nodiscard]] std::size_t index() const { return side_ == Side::Maker ? 0 : 1; }
     [[nodiscard]] std::span<std::byte> bytes_of(std::size_t ring, std::uint64_t distance,
@@ -124,7 +124,7 @@ private:
     [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const { return memory_->pieces[end]; }
 
     base::Fd file_;
-    Memory *memory_ = nullptr;
+    Layout *memory_ = nullptr;
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
     pid_t peers_process_ = 0;

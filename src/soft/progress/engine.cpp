@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/shared_value.hpp"
@@ -186,15 +187,15 @@ int Engine::tick(base::Clock::time_point now) {
     return state.tick_ms;
 }
 
-Engine::Found Engine::serve_ready(int timeout_ms) {
+Engine::Served Engine::serve_ready(int timeout_ms) {
     State &state = *state_;
     std::array<epoll_event, max_events> events;
     const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
-    Found found{};
+    Served served{};
     for (int i = 0; i < count; ++i) {
         const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
         if (key == State::wake_key) {
-            found.woken = true;
+            served.woken = true;
             continue;
         }
         std::shared_ptr<Group> group;
@@ -206,10 +207,10 @@ Engine::Found Engine::serve_ready(int timeout_ms) {
         }
         if (group) {
             group->serve_for_engine();
-            found.work = true;
+            served.work = true;
         }
     }
-    return found;
+    return served;
 }
 
 void Engine::assist(std::atomic<base::Clock::time_point> &last) {
@@ -235,7 +236,7 @@ void Engine::end_assistance() {
 }
 
 // Sleeps until another thread wakes it, or until it is time to check whether the assistant has stopped.
-Engine::Found Engine::sleep_beside_assistant() {
+Engine::Served Engine::sleep_beside_assistant() {
     State &state = *state_;
     pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
     const bool woken = poll(&wake, 1, fast_tick_ms) > 0;
@@ -254,17 +255,17 @@ void Engine::run() {
     pthread_setname_np(pthread_self(), "softrdma");
     base::set_shared(thread_, gettid());
     auto ticked = base::Clock::now();
-    auto served = ticked;
+    auto last_work = ticked;
     int timeout_ms = tick(ticked);
     bool spinning = false;
     while (true) {
-        const Found found = state.assisted.load(std::memory_order_relaxed)
-                                ? sleep_beside_assistant()
-                                : serve_ready(spinning ? 0 : timeout_ms);
+        const Served served = state.assisted.load(std::memory_order_relaxed)
+                                  ? sleep_beside_assistant()
+                                  : serve_ready(spinning ? 0 : timeout_ms);
         const auto now = base::Clock::now();
-        served = found.work ? now : served;
-        spinning = now - served < engine_spins;
-        if (found.woken) {
+        last_work = served.work ? now : last_work;
+        spinning = now - last_work < engine_spins;
+        if (served.woken) {
             eventfd_t ignored = 0;
             (void)eventfd_read(state.wake.get(), &ignored);
             timeout_ms = 0;  // a group wants ticks since the thread fell asleep
@@ -322,10 +323,7 @@ void Engine::at_exit() {
 namespace {
 
 // The library is never unloaded (-z nodelete), so this runs when the process ends.
-// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
-struct AtExit {
-    ~AtExit() { Engine::at_exit(); }
-} at_exit;
+const base::AtExit<Engine::at_exit> at_exit;
 
 }  // namespace
 

@@ -246,12 +246,12 @@ private:
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);
     void run();
-    struct Found {
+    struct Served {
         bool work = false;   // groups that had something to do
         bool woken = false;  // the thread checks again what it should do
     };
-    [[nodiscard]] Found serve_ready(int timeout_ms);
-    [[nodiscard]] Found sleep_beside_assistant();
+    [[nodiscard]] Served serve_ready(int timeout_ms);
+    [[nodiscard]] Served sleep_beside_assistant();
     int tick(base::Clock::time_point now);
     static void before_fork();
     static void after_fork_in_child();

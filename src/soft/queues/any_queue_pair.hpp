@@ -65,8 +65,8 @@ public:
 
     // ---- verbs: they return 0 or an errno value; EINVAL in a child of the process that made it ----
     // The part of a chain that is posted when one of its requests cannot be.
-    enum class Part : std::uint8_t { BeforeTheBad, Nothing };
-    int post_send(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) {
+    enum class ChainPart : std::uint8_t { BeforeTheBad, Nothing };
+    int post_send(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
         return inherited() ? fail_inherited(request, bad) : post_sends(request, bad, when_bad);
     }
     int post_receive(ibv_recv_wr *request, ibv_recv_wr **bad) {
@@ -107,7 +107,7 @@ protected:
     // The functions of each type, for the process that made the queue pair. leave() ends it before its
     // destructor, which may not begin while its group serves it.
     virtual void leave() = 0;
-    virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, Part when_bad) = 0;
+    virtual int post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) = 0;
     virtual int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) = 0;
     virtual int change_state(const ibv_qp_attr &attributes, int mask) = 0;
     // Tells query() the state, and the attributes that only this type has.

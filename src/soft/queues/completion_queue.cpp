@@ -184,7 +184,7 @@ base::Result<void> CompletionQueue::end_wait() {
     return {};
 }
 
-bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, Queue queue, unsigned slots,
+bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
                            bool solicited) {
     bool notify = false;
     {

@@ -25,10 +25,10 @@ class CompletionQueue;
 // A queue pair as its completion queues see it: polled entries free places of its queues.
 class Completing {
 public:
-    enum class Queue : std::uint8_t { Send, Receive };
+    enum class WorkQueue : std::uint8_t { Send, Receive };
     // Frees `slots` places of one of the queues; the program has polled the completions of their requests.
     // Any thread may call it.
-    virtual void release(Queue queue, unsigned slots) = 0;
+    virtual void release(WorkQueue queue, unsigned slots) = 0;
 
 protected:
     ~Completing() = default;
@@ -94,8 +94,8 @@ public:
 
     // Adds a completion of `queue_pair` that frees `slots` places of its queue when it is polled. Returns
     // false when the ring is full: the completion is lost, and the caller must end the connection.
-    using Queue = Completing::Queue;
-    [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, Queue queue, unsigned slots,
+    using WorkQueue = Completing::WorkQueue;
+    [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
                             bool solicited) EXCLUDES(mutex_);
     // Lets the completions of a queue pair that is to be destroyed stay, without freeing its places.
     void forget(const Completing &queue_pair) EXCLUDES(mutex_);
@@ -117,7 +117,7 @@ private:
         ibv_wc completion;
         Completing *queue_pair;
         unsigned slots;
-        Queue queue;
+        WorkQueue queue;
     };
     enum class Notify { No, Solicited, Any };
 

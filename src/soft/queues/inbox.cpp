@@ -85,22 +85,22 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     return true;
 }
 
-OrRefusal<> Inbox::message_arrived(const Arrival &arrival) {
+OrRefusal<> Inbox::message_arrived(const Arrived &arrived) {
     bytes_ = 0;
     ++next_msn_;
     if (std::exchange(message_, Message::None) == Message::Delivered) {
-        if (!complete(IBV_WC_SUCCESS, arrival)) {
+        if (!complete(IBV_WC_SUCCESS, arrived)) {
             return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
         }
         return {};
     }
     kept_.back().complete = true;
-    kept_.back().arrival = arrival;
+    kept_.back().arrived = arrived;
     return shared_ != nullptr ? deliver() : OrRefusal<>{};
 }
 
 OrRefusal<> Inbox::deliver() {
-    const auto may_take = [this](const Kept &message) {
+    const auto may_take = [this](const KeptMessage &message) {
         return shared_ == nullptr || message.complete || message.bytes >= limits::shared_message_bytes;
     };
     while (!kept_.empty() && may_take(kept_.front()) && take_receive()) {
@@ -112,7 +112,7 @@ OrRefusal<> Inbox::deliver() {
 }
 
 OrRefusal<> Inbox::deliver_oldest() {
-    const Kept message = kept_.front();
+    const KeptMessage message = kept_.front();
     if (!message.complete) {
         message_ = Message::Delivered;
     }
@@ -129,7 +129,7 @@ OrRefusal<> Inbox::deliver_oldest() {
     }
     kept_bytes_.erase(kept_bytes_.begin(), kept_bytes_.begin() + message.bytes);
     kept_.erase(kept_.begin());
-    if (message.complete && !complete(IBV_WC_SUCCESS, message.arrival)) {
+    if (message.complete && !complete(IBV_WC_SUCCESS, message.arrived)) {
         return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
     }
     return {};
@@ -150,17 +150,17 @@ OrRefusal<> Inbox::receive_failed(ibv_wc_status status) {
 }
 
 // Returns false when the completion queue is full.
-bool Inbox::complete(ibv_wc_status status, const Arrival &arrival) {
+bool Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
     ibv_wc completion{};
     completion.wr_id = receive_.wr_id;
     completion.status = status;
-    completion.opcode = arrival.opcode;
-    completion.byte_len = arrival.bytes;
-    completion.imm_data = arrival.immediate;
-    completion.wc_flags = arrival.flags;
+    completion.opcode = arrived.opcode;
+    completion.byte_len = arrived.bytes;
+    completion.imm_data = arrived.immediate;
+    completion.wc_flags = arrived.flags;
     completion.qp_num = qp_.qp_num;
-    return completions_.push(completion, completing_, CompletionQueue::Queue::Receive,
-                             shared_ != nullptr ? 0 : 1, arrival.solicited || status != IBV_WC_SUCCESS);
+    return completions_.push(completion, completing_, CompletionQueue::WorkQueue::Receive,
+                             shared_ != nullptr ? 0 : 1, arrived.solicited || status != IBV_WC_SUCCESS);
 }
 
 // A completion that finds no room is lost. The connection has ended anyway.

@@ -24,7 +24,7 @@ namespace soft {
 class Inbox {
 public:
     // The facts about a message that the completion of its receive has.
-    struct Arrival {
+    struct Arrived {
         ibv_wc_opcode opcode = IBV_WC_RECV;
         std::uint32_t bytes = 0;
         bool solicited = false;
@@ -73,7 +73,7 @@ public:
     // Is called when a segment of the message is complete.
     void segment_arrived(std::size_t bytes) { bytes_ += static_cast<std::uint32_t>(bytes); }
     // Is called when the message is complete.
-    [[nodiscard]] OrRefusal<> message_arrived(const Arrival &arrival);
+    [[nodiscard]] OrRefusal<> message_arrived(const Arrived &arrived);
     // Gives posted receives to the kept messages.
     [[nodiscard]] OrRefusal<> deliver();
     // Completes the current receive, which cannot be filled, with an error. The connection ends then.
@@ -85,15 +85,15 @@ public:
 
 private:
     enum class Message : std::uint8_t { None, Delivered, Kept };
-    struct Kept {
+    struct KeptMessage {
         std::uint32_t bytes = 0;
         bool complete = false;
-        Arrival arrival{};
+        Arrived arrived{};
     };
 
     [[nodiscard]] bool take_receive();
     [[nodiscard]] OrRefusal<> deliver_oldest();
-    [[nodiscard]] bool complete(ibv_wc_status status, const Arrival &arrival);
+    [[nodiscard]] bool complete(ibv_wc_status status, const Arrived &arrived);
 
     const ibv_qp &qp_;
     const std::size_t max_sge_;
@@ -107,7 +107,7 @@ private:
     std::uint32_t bytes_ = 0;
     std::uint32_t next_msn_ = 1;
     std::vector<std::byte> kept_bytes_;
-    std::vector<Kept> kept_;
+    std::vector<KeptMessage> kept_;
 };
 
 }  // namespace soft

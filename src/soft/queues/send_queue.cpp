@@ -114,8 +114,8 @@ void SendQueue::complete(const SendRequest &request) {
     completion.opcode = completion_opcode(request.opcode);
     completion.byte_len = request.length;
     completion.qp_num = queue_pair_number_;
-    const bool pushed = completions_.push(completion, completing_, CompletionQueue::Queue::Send, unsignaled_,
-                                          request.status != IBV_WC_SUCCESS);
+    const bool pushed = completions_.push(completion, completing_, CompletionQueue::WorkQueue::Send,
+                                          unsignaled_, request.status != IBV_WC_SUCCESS);
     unsignaled_ = 0;
     overrun_ = overrun_ || !pushed;
 }

@@ -138,7 +138,7 @@ int WorkRequests::complete() {
     int error = error_;
     if (error == 0 && count_ != 0) {
         ibv_send_wr *bad = nullptr;
-        error = queue_pair_.post_send(requests_.data(), &bad, AnyQueuePair::Part::Nothing);
+        error = queue_pair_.post_send(requests_.data(), &bad, AnyQueuePair::ChainPart::Nothing);
     }
     abort();  // nothing of the chain is left here, and the next one may start
     return error;

@@ -11,7 +11,7 @@
 namespace soft {
 
 // Says how far the peer has come.
-struct Progress {
+struct PeerPosition {
     bool inside_segment;
     bool holds_shared_receive;
     std::uint64_t segments;  // begun so far
@@ -24,7 +24,7 @@ class Pace {
 public:
     // Begins to time the segment or message that the peer has begun, unless it is timed already. Returns true
     // when timeout() begins now.
-    [[nodiscard]] bool begin(const Progress &now) {
+    [[nodiscard]] bool begin(const PeerPosition &now) {
         const bool message = now.holds_shared_receive && !message_watched_;
         if (!message && (!now.inside_segment || segment_watched_)) {
             return false;
@@ -38,7 +38,7 @@ public:
         return message_watched_ ? limits::shared_message_timeout : limits::segment_timeout;
     }
     // Is called when the time is over. Returns true when the peer has not continued.
-    [[nodiscard]] bool is_late(const Progress &now) const {
+    [[nodiscard]] bool is_late(const PeerPosition &now) const {
         if (message_watched_) {
             return now.holds_shared_receive && now.next_msn == then_.next_msn &&
                    now.message_bytes - then_.message_bytes < limits::shared_message_pace_bytes;
@@ -51,7 +51,7 @@ public:
 private:
     bool segment_watched_ = false;
     bool message_watched_ = false;  // a message that holds a shared receive
-    Progress then_{};
+    PeerPosition then_{};
 };
 
 }  // namespace soft

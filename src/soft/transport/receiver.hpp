@@ -111,7 +111,7 @@ private:
     [[nodiscard]] Outcome<> stream_ended();
     [[nodiscard]] Outcome<> go_on();
     void answer_and_watch();
-    [[nodiscard]] Progress peers_progress() const;
+    [[nodiscard]] PeerPosition peers_position() const;
 
     const Parts parts_;
     Responder responder_;

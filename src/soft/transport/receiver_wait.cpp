@@ -19,7 +19,7 @@ void Receiver::answer_and_watch() {
     }
     const Inbox &inbox = parts_.inbox;
     if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&
-        pace_.begin(peers_progress())) {
+        pace_.begin(peers_position())) {
         parts_.group.set_deadline(parts_.source, base::Clock::now() + pace_.timeout());
     }
     if (incoming_.has_buffer() && incoming_.is_empty()) {
@@ -27,7 +27,7 @@ void Receiver::answer_and_watch() {
     }
 }
 
-Progress Receiver::peers_progress() const {
+PeerPosition Receiver::peers_position() const {
     const Inbox &inbox = parts_.inbox;
     const bool in_message = incoming_.in_segment() && wire::is_send(incoming_.segment().opcode);
     const std::size_t arrived = in_message ? incoming_.segment().payload_bytes - incoming_.payload_left() : 0;
@@ -116,7 +116,7 @@ Outcome<> Receiver::expire() {
         }
     }
     const bool ours_to_go_on = stalled_ || parked();
-    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(peers_progress()))) {
+    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(peers_position()))) {
         return broken_by(Broken::By::Silence);
     }
     pace_.forget();

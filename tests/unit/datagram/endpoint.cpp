@@ -131,7 +131,7 @@ void without_an_answer_messages_go_over_udp(void **) {
     for (int i = 0; i < 10; ++i) {
         a.send(silent.address, "x");
         const Envelope envelope = silent.take();
-        assert_true(envelope.what == What::Message && envelope.ip == loopback4);
+        assert_true(envelope.op == Op::Message && envelope.ip == loopback4);
         assert_int_equal(envelope.qp_num, a.pair().number());
     }
 }
@@ -167,11 +167,11 @@ void forged_answers(void **) {
         from.send_to(a.address, std::span{bytes}.first(envelope_bytes(envelope.ip)));
     };
     // The answers come from elsewhere, tell of another address, or have numbers that no queue pair has.
-    answer(stranger, {.what = What::Answer, .qp_num = number, .ip = loopback4});
-    answer(peer, {.what = What::Answer, .qp_num = number, .ip = Ip::of_v4({.s_addr = htonl(0x7f000002)})});
-    answer(peer, {.what = What::Answer, .qp_num = number, .ip = loopback6});
+    answer(stranger, {.op = Op::Answer, .qp_num = number, .ip = loopback4});
+    answer(peer, {.op = Op::Answer, .qp_num = number, .ip = Ip::of_v4({.s_addr = htonl(0x7f000002)})});
+    answer(peer, {.op = Op::Answer, .qp_num = number, .ip = loopback6});
     for (const std::uint32_t none : {0U, 1U, 0xffffffU}) {
-        answer(peer, {.what = What::Answer, .qp_num = none, .ip = loopback4});
+        answer(peer, {.op = Op::Answer, .qp_num = none, .ip = loopback4});
     }
     for (int i = 0; i < 5; ++i) {
         a.send(peer.address, "x");
@@ -181,8 +181,8 @@ void forged_answers(void **) {
     other.endpoint->serve();
     assert_false(other.endpoint->has_message());
     // The endpoint answers no answer, and it tells nothing of queue pairs to a peer that has none.
-    assert_false(stranger.has_datagram() && stranger.take().what == What::Answer);
-    answer(peer, {.what = What::Message, .qp_num = 0, .ip = loopback4});
+    assert_false(stranger.has_datagram() && stranger.take().op == Op::Answer);
+    answer(peer, {.op = Op::Message, .qp_num = 0, .ip = loopback4});
     a.expect(peer, "");
     assert_false(peer.has_datagram());
 }
@@ -197,11 +197,11 @@ void forged_labels(void **) {
     int who = 0;
     const auto looking = (*sender)->look_up({.ip = loopback4}, &who);
     assert_true(looking.has_value());
-    auto found = (*sender)->next_found();
+    auto found = (*sender)->next_looked_up();
     for (const auto limit = base::Clock::now() + std::chrono::seconds{40}; !found;) {
         assert_true(base::Clock::now() < limit);
         sched_yield();
-        found = (*sender)->next_found();
+        found = (*sender)->next_looked_up();
     }
     assert_true(found->who == &who && found->handle);
     const auto send = [&](const Address &label, std::size_t bytes, auto spoil) {

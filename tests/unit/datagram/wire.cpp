@@ -37,8 +37,8 @@ Bytes encoded(const T &header, std::size_t size) {
 }
 
 void envelopes(void **) {
-    const Envelope message{.what = What::Message, .qp_num = 0x123456, .ip = ip4};
-    const Envelope answer{.what = What::Answer, .qp_num = 0x123456, .ip = ip6};
+    const Envelope message{.op = Op::Message, .qp_num = 0x123456, .ip = ip4};
+    const Envelope answer{.op = Op::Answer, .qp_num = 0x123456, .ip = ip6};
     assert_true(encoded(message, envelope_bytes(ip4)) == envelope4);
     assert_true(encoded(answer, envelope_bytes(ip6)) == envelope6);
     assert_true(decode_envelope(envelope4) == message);

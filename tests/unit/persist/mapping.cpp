@@ -19,7 +19,7 @@
 
 namespace {
 
-using persist::Durability;
+using persist::WriteBack;
 
 constexpr const char *mountinfo =
     "26 31 0:6 / /dev rw,relatime - devtmpfs d rw,size=972244k,mode=755,inode64\n"
@@ -59,61 +59,61 @@ persist::Mapping judged(const std::string &smaps) {
 
 constexpr const char *shared_flags = "rd wr sh mr mw me ms sd";
 
-void expect(Durability durability, const char *rest_of_header, const char *word,
+void expect(WriteBack write_back, const char *rest_of_header, const char *word,
             const char *flags = shared_flags) {
     const auto mapping = judged(area((std::string{"1000-2000 "} + rest_of_header).c_str(), flags));
-    if (mapping.durability != durability || mapping.text.find(word) == std::string::npos) {
-        fail_msg("%s: durability %d, text '%s', expected %d and '%s'", rest_of_header,
-                 static_cast<int>(mapping.durability), mapping.text.c_str(), static_cast<int>(durability),
+    if (mapping.write_back != write_back || mapping.text.find(word) == std::string::npos) {
+        fail_msg("%s: write-back %d, text '%s', expected %d and '%s'", rest_of_header,
+                 static_cast<int>(mapping.write_back), mapping.text.c_str(), static_cast<int>(write_back),
                  word);
     }
 }
 
 void knows_dax(void **) {
-    expect(Durability::CacheLines, "rw-s 00000000 103:00 12                        /mnt/pm/a",
+    expect(WriteBack::CacheLines, "rw-s 00000000 103:00 12                        /mnt/pm/a",
            "/mnt/pm/a is DAX on ext4", "rd wr sh mr mw me ms sf sd hg");
     // Without MAP_SYNC the file system must be told too.
-    expect(Durability::PageCache, "rw-s 00000000 103:00 13                        /mnt/pm/b", "ext4",
+    expect(WriteBack::PageCache, "rw-s 00000000 103:00 13                        /mnt/pm/b", "ext4",
            "rd wr sh mr mw me ms sd hg");
-    expect(Durability::CacheLines, "rw-s 00000000 00:06 116                        /dev/dax0.1", "devdax",
+    expect(WriteBack::CacheLines, "rw-s 00000000 00:06 116                        /dev/dax0.1", "devdax",
            "rd wr sh mr mw me ms sd hg");
     // The name of a device is not enough.
-    expect(Durability::Volatile, "rw-s 00000000 00:06 117                        /dev/dax9.1", "devtmpfs");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:06 117                        /dev/dax9.1", "devtmpfs");
 }
 
 void knows_storage(void **) {
-    expect(Durability::PageCache, "rw-s 00000000 fe:10 7 /mnt/with space/a  b",
+    expect(WriteBack::PageCache, "rw-s 00000000 fe:10 7 /mnt/with space/a  b",
            "/mnt/with space/a  b is page cache on xfs");
-    expect(Durability::PageCache, "rw-s 00000000 00:2b 7 /mnt/nfs/a", "nfs4");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:2b 7 /mnt/nfs/a", "nfs4");
     // No mount has this device number, so the path decides: the longest whole component comes first.
-    expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs/a", "btrfs");
-    expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs2/a", "overlay");
-    expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/with space/a", "xfs");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs/a", "btrfs");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:99 7 /mnt/btrfs2/a", "overlay");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:99 7 /mnt/with space/a", "xfs");
     // The upper of two mounts on one point counts.
-    expect(Durability::PageCache, "rw-s 00000000 00:99 7 /mnt/pm/hidden/a", "ext4");
-    expect(Durability::PageCache, "rw-s 00000000 00:1a 7 /tmp/x", "overlay");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:99 7 /mnt/pm/hidden/a", "ext4");
+    expect(WriteBack::PageCache, "rw-s 00000000 00:1a 7 /tmp/x", "overlay");
 }
 
 void knows_what_is_lost(void **) {
-    expect(Durability::Volatile, "rw-p 00000000 00:00 0", "anonymous", "rd wr mr mw me ac");
-    expect(Durability::Volatile, "rw-p 00000000 00:00 0                          [heap]", "[heap]",
+    expect(WriteBack::Volatile, "rw-p 00000000 00:00 0", "anonymous", "rd wr mr mw me ac");
+    expect(WriteBack::Volatile, "rw-p 00000000 00:00 0                          [heap]", "[heap]",
            "rd wr mr mw me ac");
-    expect(Durability::Volatile, "rw-p 00000000 103:00 14                        /mnt/pm/c", "MAP_SHARED",
+    expect(WriteBack::Volatile, "rw-p 00000000 103:00 14                        /mnt/pm/c", "MAP_SHARED",
            "rd wr mr mw me ac sd hg");
-    expect(Durability::Volatile, "r--s 00000000 103:00 14                        /mnt/pm/c", "reading only",
+    expect(WriteBack::Volatile, "r--s 00000000 103:00 14                        /mnt/pm/c", "reading only",
            "rd mr me ms sd");
-    expect(Durability::Volatile, "rw-s 00000000 00:1e 2 /dev/shm/pool", "tmpfs");
-    expect(Durability::Volatile, "rw-s 00000000 00:30 2 /mnt/huge/pool", "hugetlbfs");
-    expect(Durability::Volatile, "rw-s 00000000 00:2a 2 /mnt/ramdisk/pool", "lives in memory");
-    expect(Durability::Volatile, "rw-s 00000000 00:2c 2 /mnt/novel/pool", "novelfs");
-    expect(Durability::Volatile, "rw-s 00000000 00:2d 2 /mnt/over/pool", "overlay");
-    expect(Durability::Volatile, "rw-s 00000000 00:2e 2 /mnt/hasty/pool", "overlay");
-    expect(Durability::Volatile, "rw-s 00000000 00:01 5 /memfd:pool (deleted)", "without a file");
-    expect(Durability::Volatile, "rw-s 00000000 00:01 5 /dev/zero (deleted)", "without a file");
-    expect(Durability::Volatile, "rw-s 00000000 00:01 5 /SYSV00000000 (deleted)", "without a file");
-    expect(Durability::Volatile, "rw-s 00000000 103:00 5 /mnt/pm/a (deleted)", "deleted file");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:1e 2 /dev/shm/pool", "tmpfs");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:30 2 /mnt/huge/pool", "hugetlbfs");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:2a 2 /mnt/ramdisk/pool", "lives in memory");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:2c 2 /mnt/novel/pool", "novelfs");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:2d 2 /mnt/over/pool", "overlay");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:2e 2 /mnt/hasty/pool", "overlay");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:01 5 /memfd:pool (deleted)", "without a file");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:01 5 /dev/zero (deleted)", "without a file");
+    expect(WriteBack::Volatile, "rw-s 00000000 00:01 5 /SYSV00000000 (deleted)", "without a file");
+    expect(WriteBack::Volatile, "rw-s 00000000 103:00 5 /mnt/pm/a (deleted)", "deleted file");
     // MAP_SYNC does not make memory durable.
-    expect(Durability::Volatile, "rw-s 00000000 00:2a 2 /mnt/ramdisk/pool", "lives in memory",
+    expect(WriteBack::Volatile, "rw-s 00000000 00:2a 2 /mnt/ramdisk/pool", "lives in memory",
            "rd wr sh ms sf");
 }
 
@@ -121,7 +121,7 @@ void needs_a_mount(void **) {
     const auto mappings =
         persist::mappings_in(area("1000-2000 rw-s 0 08:01 5 /a", shared_flags), "", 0x1000, 1, yes, no_sysfs);
     assert_true(mappings.has_value());
-    assert_int_equal(mappings->at(0).durability, Durability::Volatile);
+    assert_int_equal(mappings->at(0).write_back, WriteBack::Volatile);
     assert_non_null(strstr(mappings->at(0).text.c_str(), "unknown"));
 }
 
@@ -135,8 +135,8 @@ void finds_the_range(void **) {
     assert_int_equal(in(0x1000, 0x3000)->size(), 2);
     assert_int_equal(in(0x2fff, 2)->size(), 2);
     assert_int_equal(in(0x2fff, 1)->size(), 1);
-    assert_int_equal(in(0x3000, 1)->at(0).durability, Durability::CacheLines);
-    assert_int_equal(in(0x2fff, 1)->at(0).durability, Durability::PageCache);
+    assert_int_equal(in(0x3000, 1)->at(0).write_back, WriteBack::CacheLines);
+    assert_int_equal(in(0x2fff, 1)->at(0).write_back, WriteBack::PageCache);
     assert_int_equal(in(0x3000, 1)->at(0).begin, 0x3000);
     assert_int_equal(in(0x3000, 1)->at(0).end, 0x4000);
     assert_int_equal(in(0x3800, 0)->size(), 1);
@@ -180,7 +180,7 @@ struct Bytes {
     size_t length;
 };
 
-Durability only(Bytes bytes, const char *word) {
+WriteBack only(Bytes bytes, const char *word) {
     const auto mappings = persist::mappings_of(bytes.address, bytes.length);
     assert_true(mappings.has_value());
     assert_int_equal(mappings->size(), 1);
@@ -188,22 +188,22 @@ Durability only(Bytes bytes, const char *word) {
         fail_msg("'%s' does not say '%s'", mappings->at(0).text.c_str(), word);
     }
     assert_true(mappings->at(0).begin <= reinterpret_cast<uintptr_t>(bytes.address));
-    return mappings->at(0).durability;
+    return mappings->at(0).write_back;
 }
 
 void real_memory_without_a_file(void **) {
     char *memory = map_anonymous(page);
-    assert_int_equal(only({memory, page}, "anonymous"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "anonymous"), WriteBack::Volatile);
     munmap(memory, page);
 
     memory = map_anonymous(page, MAP_SHARED);
-    assert_int_equal(only({memory, page}, "/dev/zero"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "/dev/zero"), WriteBack::Volatile);
     munmap(memory, page);
 
     const int fd = memfd_create("pool", MFD_CLOEXEC);
     assert_int_equal(ftruncate(fd, page), 0);
     memory = map(fd, page);
-    assert_int_equal(only({memory, page}, "memfd:pool"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "memfd:pool"), WriteBack::Volatile);
     munmap(memory, page);
     close(fd);
 
@@ -211,12 +211,12 @@ void real_memory_without_a_file(void **) {
     assert_true(id >= 0);
     memory = static_cast<char *>(shmat(id, nullptr, 0));
     shmctl(id, IPC_RMID, nullptr);
-    assert_int_equal(only({memory, page}, "without a file"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "without a file"), WriteBack::Volatile);
     shmdt(memory);
 
     char on_stack = 0;
     assert_true(persist::mappings_of(&on_stack, 1).has_value());
-    assert_int_equal(persist::mappings_of(&on_stack, 1)->at(0).durability, Durability::Volatile);
+    assert_int_equal(persist::mappings_of(&on_stack, 1)->at(0).write_back, WriteBack::Volatile);
 }
 
 void real_files(void **) {
@@ -225,14 +225,14 @@ void real_files(void **) {
     }
     const int fd = new_file("mapping", 2 * page);
     char *memory = map(fd, 2 * page);
-    assert_int_equal(only({memory, 2 * page}, "/mapping is page cache on"), Durability::PageCache);
-    assert_int_equal(only({memory + 5, 10}, "/mapping is page cache on"), Durability::PageCache);
+    assert_int_equal(only({memory, 2 * page}, "/mapping is page cache on"), WriteBack::PageCache);
+    assert_int_equal(only({memory + 5, 10}, "/mapping is page cache on"), WriteBack::PageCache);
     unlink("mapping");
-    assert_int_equal(only({memory, page}, "deleted"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "deleted"), WriteBack::Volatile);
     munmap(memory, 2 * page);
     memory = map(fd, page, MAP_PRIVATE);
     memory[0] = 1;
-    assert_int_equal(only({memory, page}, "private"), Durability::Volatile);
+    assert_int_equal(only({memory, page}, "private"), WriteBack::Volatile);
     munmap(memory, page);
     close(fd);
 }
@@ -242,7 +242,7 @@ void real_file_for_reading(void **) {
     const int fd = open("mapping-read", O_RDONLY | O_CLOEXEC);
     void *const memory = mmap(nullptr, page, PROT_READ, MAP_SHARED, fd, 0);
     assert_ptr_not_equal(memory, MAP_FAILED);
-    assert_int_equal(only({static_cast<char *>(memory), page}, "reading only"), Durability::Volatile);
+    assert_int_equal(only({static_cast<char *>(memory), page}, "reading only"), WriteBack::Volatile);
     munmap(memory, page);
     close(fd);
     unlink("mapping-read");
@@ -260,8 +260,8 @@ void real_neighbours(void **) {
     const auto two = persist::mappings_of(memory + page - 8, 16);
     assert_true(two.has_value());
     assert_int_equal(two->size(), 2);
-    assert_int_equal(two->at(0).durability, Durability::PageCache);
-    assert_int_equal(two->at(1).durability, Durability::Volatile);
+    assert_int_equal(two->at(0).write_back, WriteBack::PageCache);
+    assert_int_equal(two->at(1).write_back, WriteBack::Volatile);
     assert_int_equal(two->at(0).end, two->at(1).begin);
     for (const size_t length : {2 * page + 1, 4 * page}) {
         const auto hole = persist::mappings_of(memory, length);

@@ -15,8 +15,8 @@
 
 namespace {
 
-using persist::Durability;
 using persist::Region;
+using persist::WriteBack;
 
 // This is the log of the test so far.
 std::string logged;
@@ -41,7 +41,7 @@ int forget_log(void **) {
 // Returns a region of memory that the room treats as DAX, which this machine need not have.
 std::unique_ptr<Region> as_dax(char *memory, size_t size) {
     const auto begin = reinterpret_cast<uintptr_t>(memory);
-    auto region = Region::open_as(memory, size, {{begin, begin + size, Durability::CacheLines, "is DAX"}});
+    auto region = Region::open_as(memory, size, {{begin, begin + size, WriteBack::CacheLines, "is DAX"}});
     assert_true(region.has_value());
     return std::move(*region);
 }
@@ -247,7 +247,7 @@ void waits_for_its_own_device(void **) {
     const auto on = [&](persist::DeviceNumber device, size_t at) {
         return *Region::open_as(
             memory + at, page,
-            {{begin + at, begin + at + page, Durability::PageCache, "", {.device = device, .inode = 1}}});
+            {{begin + at, begin + at + page, WriteBack::PageCache, "", {.device = device, .inode = 1}}});
     };
     assert_ptr_equal(on(1, 0)->worker(), &persist::Worker::of(1));
     assert_ptr_equal(on(1, page)->worker(), on(1, 0)->worker());

@@ -17,7 +17,7 @@
 namespace {
 
 namespace fs = std::filesystem;
-using persist::Durability;
+using persist::WriteBack;
 
 constexpr const char *mountinfo =
     "31 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -132,7 +132,7 @@ void ends_where_devices_do_not(void **) {
 
 // ---- A real loop device, mounted where no other process sees it.
 
-void real_loop_device(const char *backing, Durability expected, const char *word) {
+void real_loop_device(const char *backing, WriteBack expected, const char *word) {
     const LoopMount mounted{backing};
     const int fd = new_file("mounted/file", page);
     char *const memory = map(fd, page);
@@ -140,7 +140,7 @@ void real_loop_device(const char *backing, Durability expected, const char *word
     munmap(memory, page);
     close(fd);
     assert_true(mappings.has_value());
-    if (mappings->at(0).durability != expected || mappings->at(0).text.find(word) == std::string::npos) {
+    if (mappings->at(0).write_back != expected || mappings->at(0).text.find(word) == std::string::npos) {
         fail_msg("%s: %s", backing, mappings->at(0).text.c_str());
     }
 }
@@ -149,8 +149,8 @@ void real_loop_devices(void **) {
     if (!on_storage() || !can_mount_loop()) {
         skip();
     }
-    real_loop_device(".", Durability::PageCache, "page cache on ext4");
-    real_loop_device("/dev/shm", Durability::Volatile, "tmpfs, which lives in memory");
+    real_loop_device(".", WriteBack::PageCache, "page cache on ext4");
+    real_loop_device("/dev/shm", WriteBack::Volatile, "tmpfs, which lives in memory");
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ Objects::~Objects() {
 bool complete(Objects &objects, std::uint64_t wr_id, bool solicited = false) {
     ibv_wc completion{};
     completion.wr_id = wr_id;
-    return objects.queue().push(completion, objects.queue_pair(), CompletionQueue::Queue::Send, 0, solicited);
+    return objects.queue().push(completion, objects.queue_pair(), CompletionQueue::WorkQueue::Send, 0,
+                                solicited);
 }
 
 bool readable(const Objects &objects) {
@@ -192,7 +193,7 @@ void an_overrun_is_an_event(Objects &objects) {
     ibv_cq *const other = softrdma_ibv_create_cq(context, 1, nullptr, nullptr, 0);
     assert_non_null(other);
     for (int i = 0; i < 2; ++i) {
-        (void)CompletionQueue::of(other)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0,
+        (void)CompletionQueue::of(other)->push({}, objects.queue_pair(), CompletionQueue::WorkQueue::Send, 0,
                                                false);
     }
     assert_int_equal(poll(&ready, 1, 0), 1);
@@ -212,7 +213,8 @@ void a_slot_is_free_when_polled(Objects &objects) {
         assert_int_equal(post_receive(objects), 0);
     }
     assert_int_equal(post_receive(objects), ENOMEM);
-    assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
+    assert_true(
+        objects.queue().push({}, objects.queue_pair(), CompletionQueue::WorkQueue::Receive, 1, false));
     ibv_wc seen;
     assert_int_equal(post_receive(objects), ENOMEM);
     assert_int_equal(ibv_poll_cq(objects.cq, 1, &seen), 1);
@@ -221,7 +223,8 @@ void a_slot_is_free_when_polled(Objects &objects) {
 // The program still polls the completions of a destroyed queue pair, and they use nothing of it.
 void completions_outlive_their_queue_pair(Objects &objects) {
     assert_int_equal(post_receive(objects), 0);
-    assert_true(objects.queue().push({}, objects.queue_pair(), CompletionQueue::Queue::Receive, 1, false));
+    assert_true(
+        objects.queue().push({}, objects.queue_pair(), CompletionQueue::WorkQueue::Receive, 1, false));
     assert_int_equal(softrdma_ibv_destroy_cq(objects.cq), EBUSY);
     softrdma_ibv_destroy_qp(objects.qp);
     objects.qp = nullptr;
@@ -273,8 +276,8 @@ void two_queues_of_one_channel(Objects &objects) {
     assert_non_null(second);
     assert_int_equal(ibv_req_notify_cq(objects.cq, 0), 0);
     assert_int_equal(ibv_req_notify_cq(second, 0), 0);
-    assert_true(
-        CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0, false));
+    assert_true(CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::WorkQueue::Send,
+                                                  0, false));
     assert_true(complete(objects, 1));
     ibv_cq *cq = nullptr;
     void *context = nullptr;
@@ -284,8 +287,8 @@ void two_queues_of_one_channel(Objects &objects) {
     assert_true(take_event(objects));
     // A destroyed queue takes its events with it.
     assert_int_equal(ibv_req_notify_cq(second, 0), 0);
-    assert_true(
-        CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::Queue::Send, 0, false));
+    assert_true(CompletionQueue::of(second)->push({}, objects.queue_pair(), CompletionQueue::WorkQueue::Send,
+                                                  0, false));
     assert_true(readable(objects));
     assert_int_equal(softrdma_ibv_destroy_cq(second), 0);
     assert_false(readable(objects));

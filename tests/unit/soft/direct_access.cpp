@@ -428,7 +428,7 @@ void written_regions_that_are_durable_are_forgotten(void **) {
         Target target{everything | SOFTRDMA_ACCESS_FLUSH_PERSISTENT};
         const auto begin = reinterpret_cast<std::uintptr_t>(target.memory());
         auto opened = persist::Region::open_as(
-            target.memory(), size, {{begin, begin + size, persist::Durability::CacheLines, "is DAX"}});
+            target.memory(), size, {{begin, begin + size, persist::WriteBack::CacheLines, "is DAX"}});
         assert_true(opened.has_value());
         target.region.durable = std::move(*opened);
         regions.emplace_back(target.region.durable);

@@ -148,7 +148,7 @@ void RawPeer::take(const ibv_wc &completion) {
     if (word.op == static_cast<std::uint8_t>(stream::Op::Window)) {
         require(allowance_->extend(static_cast<std::uint16_t>(word.value)));
         stream::KeyedMemory window;
-        while (granted_->take(list(), window) == stream::WindowList::Found::Window) {
+        while (granted_->take(list(), window) == stream::WindowList::Taken::Window) {
             require(allowance_->open(window));
         }
     } else if (word.op == static_cast<std::uint8_t>(stream::Op::Data)) {

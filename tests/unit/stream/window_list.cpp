@@ -8,7 +8,7 @@
 namespace {
 
 using namespace stream;
-using Found = WindowList::Found;
+using Taken = WindowList::Taken;
 
 constexpr std::uint32_t length = 0x012345;
 constexpr KeyedMemory first{.address = 0x7f0000001000, .key = 7, .length = length};
@@ -28,13 +28,13 @@ void windows_come_in_turn(void **) {
     Memory memory;
     WindowList list{length};
     KeyedMemory window;
-    assert_true(list.take(memory.bytes.data(), window) == Found::None);
+    assert_true(list.take(memory.bytes.data(), window) == Taken::None);
     memory.place(0, first);
-    assert_true(list.take(memory.bytes.data(), window) == Found::None);
+    assert_true(list.take(memory.bytes.data(), window) == Taken::None);
     memory.place(1, second);
-    assert_true(list.take(memory.bytes.data(), window) == Found::Window && window == second);
-    assert_true(list.take(memory.bytes.data(), window) == Found::Window && window == first);
-    assert_true(list.take(memory.bytes.data(), window) == Found::None);
+    assert_true(list.take(memory.bytes.data(), window) == Taken::Window && window == second);
+    assert_true(list.take(memory.bytes.data(), window) == Taken::Window && window == first);
+    assert_true(list.take(memory.bytes.data(), window) == Taken::None);
 }
 
 void a_part_of_a_window_is_none_yet(void **) {
@@ -44,7 +44,7 @@ void a_part_of_a_window_is_none_yet(void **) {
     for (std::size_t count = 0; count < window_bytes; ++count) {
         memory.place(1, second, count);
         const bool whole = count == window_bytes - 1;  // the length's last byte is 0
-        assert_true(list.take(memory.bytes.data(), window) == (whole ? Found::Window : Found::None));
+        assert_true(list.take(memory.bytes.data(), window) == (whole ? Taken::Window : Taken::None));
     }
     assert_true(window == second);
 }
@@ -55,7 +55,7 @@ void another_length_is_nonsense(void **) {
         WindowList list{length};
         KeyedMemory window;
         memory.place(1, {.address = 1, .key = 7, .length = other});
-        assert_true(list.take(memory.bytes.data(), window) == Found::Nonsense);
+        assert_true(list.take(memory.bytes.data(), window) == Taken::Nonsense);
     }
 }
 

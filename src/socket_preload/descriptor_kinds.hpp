@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/descriptors: the kind of each of the process's descriptors.
+// socket_preload/descriptor_kinds: the kind of each of the process's descriptors.
 #pragma once
 
 #include <dirent.h>
@@ -26,9 +26,9 @@ enum class Kind : std::uint8_t {
 };
 
 // One byte a descriptor, so that a call that concerns no rsocket pays one load. Any number of threads.
-class Descriptors {
+class DescriptorKinds {
 public:
-    // Descriptors above are always Kind::Other. Linux gives out 1048576 unless /proc/sys/fs/nr_open was
+    // DescriptorKinds above are always Kind::Other. Linux gives out 1048576 unless /proc/sys/fs/nr_open was
     // raised.
     static constexpr std::size_t most = std::size_t{1} << 20;
 
@@ -98,7 +98,7 @@ private:
     mutable std::array<int, most> more_{};  // numbers beside the one, for the first
 };
 
-inline constinit Descriptors descriptors;
+inline constinit DescriptorKinds descriptors;
 
 // Calls use(fd) for each descriptor of this process, also for this library's. Returns false
 // when it cannot know them.
