@@ -29,6 +29,9 @@ inline void set_port(sockaddr_storage &address, std::uint16_t port) {
                                    : reinterpret_cast<sockaddr_in &>(address).sin_port) = htons(port);
 }
 
+// One end of a connection, whose address a caller asks for.
+enum class End { Local, Peer };
+
 [[nodiscard]] inline bool is_wildcard(const sockaddr_storage &address) {
     return address.ss_family == AF_INET6
                ? IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr) != 0

@@ -67,10 +67,10 @@ Outcome<> Server::register_pool(Port &port) {
     return checked(rpma_peer_cfg_get_descriptor(configuration, &peer_configuration_), "peer configuration");
 }
 
-Outcome<> Server::watch(int fd, Source source, std::size_t key) const {
+Outcome<> Server::watch(int fd, Awaited awaited, std::size_t key) const {
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.u64 = static_cast<std::uint64_t>(source) << 32 | key;
+    event.data.u64 = static_cast<std::uint64_t>(awaited) << 32 | key;
     const int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
         epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -99,7 +99,7 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
         epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
     }
     (void)rpma_ep_get_fd(endpoint, &port->fd);
-    TRY(watch(port->fd, Source::Port, ports_.size()));
+    TRY(watch(port->fd, Awaited::Port, ports_.size()));
     ports_.push_back(std::move(port));
     return {};
 }
@@ -129,8 +129,8 @@ bool Server::goes_on(int signal_fd) {
 
 Outcome<> Server::run(int signal_fd) {
     TRY(storage_.start());
-    TRY(watch(signal_fd, Source::Signal, 0));
-    TRY(watch(storage_.fd(), Source::Storage, 0));
+    TRY(watch(signal_fd, Awaited::Signal, 0));
+    TRY(watch(storage_.fd(), Awaited::Storage, 0));
     while (true) {
         epoll_event event{};
         const int ready = epoll_wait(epoll_.get(), &event, 1, next_wait());
@@ -141,23 +141,23 @@ Outcome<> Server::run(int signal_fd) {
             continue;
         }
         const auto key = static_cast<std::uint32_t>(event.data.u64);
-        switch (static_cast<Source>(event.data.u64 >> 32)) {
-            case Source::Signal:
+        switch (static_cast<Awaited>(event.data.u64 >> 32)) {
+            case Awaited::Signal:
                 if (!goes_on(signal_fd)) {
                     base::tell_withheld_lines(Clock::now(), true);
                     return {};
                 }
                 break;
-            case Source::Storage:
+            case Awaited::Storage:
                 finish_jobs();
                 break;
-            case Source::Port:
+            case Awaited::Port:
                 take_request(*ports_.at(key));
                 break;
-            case Source::Event:
+            case Awaited::Event:
                 take_event(static_cast<int>(key));
                 break;
-            case Source::Message:
+            case Awaited::Message:
                 take_messages(static_cast<int>(key));
                 break;
         }

@@ -93,9 +93,9 @@ private:
         Connection connection;
         PerfClient perf;
     };
-    enum class Source : std::uint32_t { Signal, Storage, Port, Event, Message };
+    enum class Awaited : std::uint32_t { Signal, Storage, Port, Event, Message };
 
-    [[nodiscard]] Outcome<> watch(int fd, Source source, std::size_t key) const;
+    [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
     [[nodiscard]] Outcome<> register_pool(Port &port);
     [[nodiscard]] Outcome<Durability> find_durability(const DevicePeer &device) const;
     // Takes a signal. Returns whether the server goes on.

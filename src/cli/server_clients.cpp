@@ -246,13 +246,13 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     client.connection.reset(accepted);
     int fd = -1;
     (void)rpma_conn_get_event_fd(accepted, &fd);
-    auto watched = watch(fd, Source::Event, static_cast<std::size_t>(fd));
+    auto watched = watch(fd, Awaited::Event, static_cast<std::size_t>(fd));
     if (client.messages && watched) {
         rpma_cq *completions = nullptr;
         int completions_fd = -1;
         (void)rpma_conn_get_cq(accepted, &completions);
         (void)rpma_cq_get_fd(completions, &completions_fd);
-        watched = watch(completions_fd, Source::Message, static_cast<std::size_t>(fd));
+        watched = watch(completions_fd, Awaited::Message, static_cast<std::size_t>(fd));
     }
     if (!watched) {
         BASE_LOG_PEER(Warning, "%s", watched.error().text.c_str());

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/address.hpp"
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/parts.hpp"
@@ -54,11 +55,10 @@ public:
     // The caller has taken it out of the table.
     virtual void close() = 0;
 
-    enum class End { Local, Peer };
     // Returns the address of one end, as getsockname(2) and getpeername(2) give it.
-    [[nodiscard]] virtual Result<void> name(End end, sockaddr *address, socklen_t *length) {
+    [[nodiscard]] virtual Result<void> name(base::End end, sockaddr *address, socklen_t *length) {
         const int result =
-            end == End::Local ? getsockname(fd(), address, length) : getpeername(fd(), address, length);
+            end == base::End::Local ? getsockname(fd(), address, length) : getpeername(fd(), address, length);
         return result == 0 ? Result<void>{} : base::last_failure();
     }
 

@@ -393,12 +393,12 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
 
 int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen) {
     return static_cast<int>(
-        with_socket(socket, [&](AnySocket &one) { return one.name(AnySocket::End::Peer, addr, addrlen); }));
+        with_socket(socket, [&](AnySocket &one) { return one.name(base::End::Peer, addr, addrlen); }));
 }
 
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen) {
     return static_cast<int>(
-        with_socket(socket, [&](AnySocket &one) { return one.name(AnySocket::End::Local, addr, addrlen); }));
+        with_socket(socket, [&](AnySocket &one) { return one.name(base::End::Local, addr, addrlen); }));
 }
 
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen) {

@@ -113,10 +113,8 @@ void Carrier::list() {
         description.mode = Mode::Rdma;
         description.device = text_of<sizeof(description.device)>(device.name());
         if (device.is_of_kernel()) {
-            description.local =
-                address_of(stream()->name(stream::Connection::End::Ours).value_or(sockaddr_storage{}));
-            description.peer =
-                address_of(stream()->name(stream::Connection::End::Theirs).value_or(sockaddr_storage{}));
+            description.local = address_of(stream()->name(base::End::Local).value_or(sockaddr_storage{}));
+            description.peer = address_of(stream()->name(base::End::Peer).value_or(sockaddr_storage{}));
         }
     }
     rsocket_.describe(description);

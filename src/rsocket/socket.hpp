@@ -48,7 +48,7 @@ public:
     // Ends the stream, and waits as SO_LINGER says.
     void close() override;
 
-    [[nodiscard]] Result<void> name(End end, sockaddr *address, socklen_t *length) override;
+    [[nodiscard]] Result<void> name(base::End end, sockaddr *address, socklen_t *length) override;
 
     // In options.cpp.
     [[nodiscard]] Result<void> set_option(int level, int name, const void *value, socklen_t length) override;

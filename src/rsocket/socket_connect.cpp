@@ -92,11 +92,10 @@ Result<void> Socket::wait_for_peer() {
     return connected;
 }
 
-Result<void> Socket::name(End end, sockaddr *address, socklen_t *length) {
+Result<void> Socket::name(base::End end, sockaddr *address, socklen_t *length) {
     const base::Lock lock{carrier_.mutex()};
     if (const StreamLock in_stream{carrier_.stream()}) {
-        const auto known = carrier_.stream()->name(end == End::Peer ? stream::Connection::End::Theirs
-                                                                    : stream::Connection::End::Ours);
+        const auto known = carrier_.stream()->name(end);
         if (known) {
             if (address == nullptr || length == nullptr) {
                 return base::failure(EFAULT);

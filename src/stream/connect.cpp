@@ -187,11 +187,11 @@ void Connection::take_event(rpma_conn_event event) {
     }
 }
 
-base::Result<sockaddr_storage> Connection::name(End end) const {
-    if (!device_.is_of_kernel() || (end == End::Theirs && life_.phase() == Phase::Connecting)) {
+base::Result<sockaddr_storage> Connection::name(base::End end) const {
+    if (!device_.is_of_kernel() || (end == base::End::Peer && life_.phase() == Phase::Connecting)) {
         return base::failure(ENOTCONN);
     }
-    return end == End::Theirs ? rpma_.peer_name() : rpma_.local_name();
+    return end == base::End::Peer ? rpma_.peer_name() : rpma_.local_name();
 }
 
 }  // namespace stream

@@ -20,6 +20,7 @@
 
 #include <vector>
 
+#include "base/address.hpp"
 #include "stream/approach.hpp"
 #include "stream/exchange.hpp"
 
@@ -79,8 +80,7 @@ public:
     }
     // Returns the address of one end, of a stream over a device of the kernel. ENOTCONN: it is not known yet,
     // or the stream is over the soft device.
-    enum class End { Ours, Theirs };
-    [[nodiscard]] base::Result<sockaddr_storage> name(End end) const REQUIRES(mutex());
+    [[nodiscard]] base::Result<sockaddr_storage> name(base::End end) const REQUIRES(mutex());
     // Returns the settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
     // Returns whether a send of many bytes should first look for bytes that have left. The look makes room
