@@ -34,6 +34,37 @@ namespace base {
     return size;
 }
 
+// Calls use(bytes that are together, how many came before them) for up to `bytes` bytes from `skip` on.
+template <typename Use>
+void for_pieces(std::span<const iovec> parts, std::size_t skip, std::size_t bytes, Use use) {
+    std::size_t done = 0;
+    for (const iovec &part : parts) {
+        if (done == bytes) {
+            return;
+        }
+        if (skip >= part.iov_len) {
+            skip -= part.iov_len;
+            continue;
+        }
+        const std::size_t size = std::min(part.iov_len - skip, bytes - done);
+        use(std::span{static_cast<std::byte *>(part.iov_base) + skip, size}, done);
+        done += size;
+        skip = 0;
+    }
+}
+
+// Returns where the bytes from `skip` on are, if they are in one part, else nullptr.
+[[nodiscard]] inline const void *piece_of(std::span<const iovec> parts, std::size_t skip, std::size_t bytes) {
+    for (const iovec &part : parts) {
+        if (skip < part.iov_len) {
+            return bytes <= part.iov_len - skip ? static_cast<const std::byte *>(part.iov_base) + skip
+                                                : nullptr;
+        }
+        skip -= part.iov_len;
+    }
+    return nullptr;
+}
+
 // Appends the first bytes of the parts, until `to` has `most` bytes. Returns how many it appended. Throws
 // std::bad_alloc, and then appends none.
 inline std::size_t append(std::span<const iovec> parts, std::size_t most, std::vector<std::byte> &to) {
@@ -41,13 +72,9 @@ inline std::size_t append(std::span<const iovec> parts, std::size_t most, std::v
     if (to.size() + bytes > to.capacity()) {
         to.reserve(std::max(to.size() + bytes, 2 * to.capacity()));
     }
-    std::size_t left = bytes;
-    for (const iovec &part : parts) {
-        const std::size_t size = std::min(part.iov_len, left);
-        const auto *const begin = static_cast<const std::byte *>(part.iov_base);
-        to.insert(to.end(), begin, begin + size);
-        left -= size;
-    }
+    for_pieces(parts, 0, bytes, [&](std::span<const std::byte> piece, std::size_t) {
+        to.insert(to.end(), piece.begin(), piece.end());
+    });
     return bytes;
 }
 

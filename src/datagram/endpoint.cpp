@@ -29,10 +29,9 @@ constexpr int rounds_at_once = 8;
 
 // Copies the parts one after the other; there is room for them.
 void gather(std::span<const iovec> parts, std::span<std::byte> to) {
-    for (const iovec &part : parts) {
-        std::copy_n(static_cast<const std::byte *>(part.iov_base), part.iov_len, to.begin());
-        to = to.subspan(part.iov_len);
-    }
+    base::for_pieces(parts, 0, to.size(), [to](std::span<const std::byte> piece, std::size_t before) {
+        std::ranges::copy(piece, to.subspan(before).begin());
+    });
 }
 
 Address with_scope(Address address, std::uint32_t scope) {

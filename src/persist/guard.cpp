@@ -250,6 +250,16 @@ bool guarded_copy(void *to, const void *from, std::size_t size) {
     return attempt(written, read, [to, from, size] { std::memcpy(to, from, size); });
 }
 
+bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {
+    for (const iovec &piece : pieces) {
+        if (!guarded_copy(to, piece.iov_base, piece.iov_len)) {
+            return false;
+        }
+        to += piece.iov_len;
+    }
+    return true;
+}
+
 bool guarded_store(std::uint64_t *to, std::uint64_t value) {
     assert(aligned(to));
     return attempt(range_of(to, sizeof(*to)), {}, [to, value] { store(to, value); });

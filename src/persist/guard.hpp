@@ -5,9 +5,11 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace persist {
 
@@ -21,6 +23,9 @@ void install_guard();
 // it in which SIGSEGV and SIGBUS are not blocked (the kernel ends a process that faults with them blocked).
 // It blocks only as memory does.
 [[nodiscard]] bool guarded_copy(void *to, const void *from, std::size_t size);
+
+// Copies the pieces to `to`, one after the other, as guarded_copy() does.
+[[nodiscard]] bool guarded_gather(std::byte *to, std::span<const iovec> pieces);
 
 // Stores eight bytes at once, with release order; `to` is a multiple of 8. Returns false when it faulted. The
 // threads are those of guarded_copy().

@@ -22,11 +22,9 @@ constexpr int datagram_receive_flags_refused = MSG_OOB | MSG_ERRQUEUE;
 
 // Copies as many bytes as fit.
 void scatter(std::span<const std::byte> content, std::span<const iovec> parts) {
-    for (const iovec &part : parts) {
-        const auto here = content.first(std::min(content.size(), part.iov_len));
-        std::ranges::copy(here, static_cast<std::byte *>(part.iov_base));
-        content = content.subspan(here.size());
-    }
+    base::for_pieces(parts, 0, content.size(), [content](std::span<std::byte> to, std::size_t before) {
+        std::memcpy(to.data(), content.data() + before, to.size());
+    });
 }
 
 }  // namespace

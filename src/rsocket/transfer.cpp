@@ -13,15 +13,9 @@ namespace rsockets {
 void PartsLeft::move(std::size_t bytes) {
     moved_ += bytes;
     rest_.clear();
-    std::size_t skipped = moved_;
-    for (const iovec &part : all_) {
-        const std::size_t gone = std::min(skipped, part.iov_len);
-        skipped -= gone;
-        if (gone < part.iov_len) {
-            rest_.push_back(
-                {.iov_base = static_cast<std::byte *>(part.iov_base) + gone, .iov_len = part.iov_len - gone});
-        }
-    }
+    base::for_pieces(all_, moved_, SIZE_MAX, [this](std::span<std::byte> piece, std::size_t) {
+        rest_.push_back({.iov_base = piece.data(), .iov_len = piece.size()});
+    });
     left_ = rest_;
 }
 

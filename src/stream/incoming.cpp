@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
+#include "base/parts.hpp"
 #include "stream/peer_memory.hpp"
-#include "stream/pieces.hpp"
 
 namespace stream {
 
@@ -31,7 +31,7 @@ bool Incoming::take_slot(std::uint32_t index) {
 }
 
 void Incoming::copy(std::span<const iovec> parts, std::size_t bytes) const {
-    for_pieces(parts, 0, bytes, [this](std::span<std::byte> to, std::size_t before) {
+    base::for_pieces(parts, 0, bytes, [this](std::span<std::byte> to, std::size_t before) {
         while (!to.empty()) {
             const Part from = unread_.front(before);
             const std::size_t size = std::min(from.size, to.size());

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/parts.hpp"
-#include "stream/pieces.hpp"
 
 namespace stream {
 
@@ -65,7 +64,7 @@ Outgoing::Sent Outgoing::send(std::span<const iovec> parts) {
 // of.
 int Outgoing::put(std::span<const iovec> parts, std::size_t skip, KeyedMemory to, bool tells) {
     const void *const piece =
-        to.length <= common_.settings.inline_bytes ? piece_of(parts, skip, to.length) : nullptr;
+        to.length <= common_.settings.inline_bytes ? base::piece_of(parts, skip, to.length) : nullptr;
     if (piece == nullptr) {
         return put_copied(parts, skip, to, tells);
     }
@@ -87,7 +86,7 @@ int Outgoing::put(std::span<const iovec> parts, std::size_t skip, KeyedMemory to
                                            bool tells) {
     const std::size_t bytes = to.length;
     if (sends_in_place(common_.device)) {
-        for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+        base::for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
             std::memcpy(common_.scratch.data() + before, piece.data(), piece.size());
         });
         const iovec whole{.iov_base = common_.scratch.data(), .iov_len = bytes};
@@ -97,7 +96,7 @@ int Outgoing::put(std::span<const iovec> parts, std::size_t skip, KeyedMemory to
     std::size_t writes = 0;
     const Part first = posted_.front(bytes);
     std::byte *const ring = common_.memory.send_buffer();
-    for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+    base::for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
         const std::size_t head = before < first.size ? std::min(piece.size(), first.size - before) : 0;
         std::memcpy(ring + first.offset + before, piece.data(), head);
         if (head < piece.size()) {

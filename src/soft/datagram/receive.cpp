@@ -129,11 +129,7 @@ std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<cons
     }
     const auto payload = datagram.subspan(wire::message_header_bytes);
     const ibv_grh route = global_route_header(arrival, payload.size());
-    std::uint64_t room = 0;
-    for (const ibv_sge &sge : receive_.sges) {
-        room += sge.length;
-    }
-    if (room < sizeof(route) + payload.size()) {
+    if (total_bytes(receive_.sges) < sizeof(route) + payload.size()) {
         return Drop::TooLong;  // the receive stays for a datagram that fits, so that no peer can end this
                                // queue pair
     }

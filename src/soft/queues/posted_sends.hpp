@@ -17,12 +17,17 @@
 
 namespace soft {
 
-[[nodiscard]] inline std::uint64_t total_bytes(const ibv_send_wr &request) {
+[[nodiscard]] inline std::uint64_t total_bytes(std::span<const ibv_sge> sges) {
     std::uint64_t total = 0;
-    for (int i = 0; i < request.num_sge; ++i) {
-        total += request.sg_list[i].length;
+    for (const ibv_sge &sge : sges) {
+        total += sge.length;
     }
     return total;
+}
+
+// num_sge is not negative.
+[[nodiscard]] inline std::uint64_t total_bytes(const ibv_send_wr &request) {
+    return total_bytes(std::span<const ibv_sge>{request.sg_list, static_cast<std::size_t>(request.num_sge)});
 }
 
 // Request has the members `slot`, its place here; `sges`, the number of elements; `length`, of all bytes;

@@ -66,19 +66,17 @@ void Batch::put_trailer(const wire::Segment &segment) {
 
 base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iovec> payload) {
     put_header(segment);
-    std::size_t copied = 0;
-    for (const iovec &piece : payload) {
-        if (!copy_) {
-            put_piece(piece.iov_base, piece.iov_len);
-            continue;
-        }
-        if (!persist::guarded_copy(copy_.get() + copied, piece.iov_base, piece.iov_len)) {
+    if (copy_) {
+        if (!persist::guarded_gather(copy_.get(), payload)) {
             return base::failure(EFAULT);
         }
-        copied += piece.iov_len;
+        crc_.feed({copy_.get(), segment.payload_bytes});
+        put_piece(copy_.get(), segment.payload_bytes);
+    } else {
+        for (const iovec &piece : payload) {
+            put_piece(piece.iov_base, piece.iov_len);
+        }
     }
-    crc_.feed({copy_.get(), copied});
-    put_piece(copy_.get(), copied);
     put_trailer(segment);
     return {};
 }
@@ -147,19 +145,13 @@ base::Result<void> Batch::send(Link &link) {
 
 base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
     const auto rest = std::span{iov_}.subspan(next_, pieces_ - next_);
-    std::size_t done = to.size();
+    const std::size_t done = to.size();
     try {
         to.resize(done + base::size_of(rest));
     } catch (const std::bad_alloc &) {
         return base::failure(ENOMEM);
     }
-    for (const iovec &piece : rest) {
-        if (!persist::guarded_copy(to.data() + done, piece.iov_base, piece.iov_len)) {
-            return base::failure(EFAULT);
-        }
-        done += piece.iov_len;
-    }
-    return {};
+    return persist::guarded_gather(to.data() + done, rest) ? base::Result<void>{} : base::failure(EFAULT);
 }
 
 void Batch::clear() {

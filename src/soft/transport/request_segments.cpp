@@ -113,19 +113,19 @@ ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t of
         if (bytes == 0 && !begins) {
             break;
         }
-        if (request.is_inline) {
-            gathered_[gathered_pieces_++] = {.iov_base = SendQueue::address_of(sge) + offset,
-                                             .iov_len = bytes};
-            size -= bytes;
-            offset = 0;
-            continue;
+        std::byte *from = SendQueue::address_of(sge);
+        if (!request.is_inline) {
+            const auto pin = Memory::instance().pin({.by = {&domain_},
+                                                     .key = sge.lkey,
+                                                     .address = sge.addr,
+                                                     .length = sge.length,
+                                                     .rights = rights});
+            if (!pin) {
+                return IBV_WC_LOC_PROT_ERR;
+            }
+            from = pin->region().at(sge.addr);
         }
-        const auto pin = Memory::instance().pin(
-            {.by = {&domain_}, .key = sge.lkey, .address = sge.addr, .length = sge.length, .rights = rights});
-        if (!pin) {
-            return IBV_WC_LOC_PROT_ERR;
-        }
-        gathered_[gathered_pieces_++] = {.iov_base = pin->region().at(sge.addr + offset), .iov_len = bytes};
+        gathered_[gathered_pieces_++] = {.iov_base = from + offset, .iov_len = bytes};
         size -= bytes;
         offset = 0;
     }
