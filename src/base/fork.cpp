@@ -56,7 +56,7 @@ namespace {
 
 constinit ForkHooks hooks;
 
-// The only call of it in the tree. It belongs to the library that this is linked into, as the hooks do.
+// The tree calls it only here. The call belongs to the library that this is linked into, as the hooks do.
 [[maybe_unused]] const int calls_hooks =
     pthread_atfork([] { hooks.before(); }, [] { hooks.after(&ForkCalls::after_in_parent); },
                    [] {

@@ -19,7 +19,7 @@ struct Address {
     std::string host;
     std::string port;
 
-    // Returns the address as text: HOST:PORT, or [HOST]:PORT for IPv6.
+    // Returns the address as text, which is HOST:PORT, or [HOST]:PORT for IPv6.
     [[nodiscard]] std::string text() const;
 };
 

@@ -35,7 +35,8 @@ int number_in(const fs::path &path) {
     return error == std::errc{} && end == name.data() + name.size() ? number : -1;
 }
 
-// Returns the descriptor of this process that the path leads to, such as 1 for /dev/stdout; -1 for a file.
+// Returns the descriptor of this process that the path leads to, such as 1 for /dev/stdout, and -1 for a
+// file.
 int descriptor_of(fs::path path) {
     std::error_code error;
     for (unsigned links = 0; links < most_links; ++links) {

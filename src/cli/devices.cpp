@@ -80,7 +80,7 @@ constexpr ControlCalls kernel{
     .open_device = ibv_open_device,
     .close_device = ibv_close_device,
     .query_device = ibv_query_device,
-    // A macro around the compatible call.
+    // ibv_query_port is a macro around the compatible call.
     .query_port = [](ibv_context *context, std::uint8_t port,
                      ibv_port_attr *attributes) { return ibv_query_port(context, port, attributes); },
     .interfaces_of = interfaces_of_kernel,

@@ -11,7 +11,7 @@ namespace cli {
 
 enum class PerfOp : std::uint8_t { Write, Read, Flush, Send, Atomic };
 
-// The load of a row of the table.
+// A row of the table has this load.
 struct Load {
     PerfOp op;
     std::uint32_t bytes;  // of an operation

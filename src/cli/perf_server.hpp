@@ -50,8 +50,8 @@ private:
     std::thread thread_;
 };
 
-// The state of one client. It is destroyed before the client's connection, because the area's last client
-// ends the region.
+// This is the state of one client. It is destroyed before the client's connection, because the area's last
+// client ends the region.
 struct PerfClient {
     std::shared_ptr<PerfArea> area;
     std::unique_ptr<MessageAnswers> messages;  // if the client asked for receives

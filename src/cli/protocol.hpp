@@ -31,7 +31,7 @@ enum class Status : std::uint8_t {
 };
 
 enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
-// Returns a text for people: "page cache", "DAX", "not durable".
+// Returns a text for people, which is "page cache", "DAX" or "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
 // Version 3: the server commits. A peer of another version gets Status::Version, which every version knows.

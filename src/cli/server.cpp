@@ -104,7 +104,7 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
     return {};
 }
 
-// Returns for how many milliseconds there is nothing to do without a new event; -1 for ever.
+// Returns for how many milliseconds there is nothing to do without a new event; -1 means for ever.
 int Server::next_wait() {
     base::tell_withheld_lines(Clock::now(), false);
     const int late = drop_late();

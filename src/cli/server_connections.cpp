@@ -245,7 +245,7 @@ Server::Clock::time_point Server::last_active(const Client &client) const {
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
-// Returns for how many milliseconds no client is late; -1 for ever.
+// Returns for how many milliseconds no client is late; -1 means for ever.
 int Server::drop_late() {
     const auto now = Clock::now();
     auto next = Clock::duration::max();

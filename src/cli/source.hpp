@@ -31,7 +31,7 @@ public:
     // Returns the size; none for a stream that has not ended.
     [[nodiscard]] std::optional<std::uint64_t> size() const;
 
-    // Reads the next bytes, as many as fit; fewer only at the end.
+    // Reads the next bytes, as many as fit. It reads fewer only at the end.
     [[nodiscard]] Outcome<std::size_t> read(std::span<std::byte> bytes, const Waiting &waiting) const;
 
     // Fails when a file's size or times have changed since open, or its length is not `length`.

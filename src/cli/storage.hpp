@@ -17,7 +17,7 @@ namespace cli {
 // One thread calls it. The pool outlives it.
 class Storage {
 public:
-    // A client's request to store, or to commit.
+    // A client has asked to store, or to commit.
     struct Job {
         std::uint64_t client;  // this and the next are the caller's
         std::uint64_t place;

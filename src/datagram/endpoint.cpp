@@ -127,7 +127,7 @@ void Endpoint::finish_look_ups() {
             if (!found) {
                 break;
             }
-            Peer &peer = *static_cast<Peer *>(found->who);
+            Peer &peer = *static_cast<Peer *>(found->asker);
             peer.way = std::move(found->handle);
             peer.look_up.reset();
             --look_ups_;

@@ -255,9 +255,9 @@ bool QueuePair::send(std::size_t bytes, ibv_ah *to, std::uint32_t qp_num) {
     return true;
 }
 
-base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *who) {
+base::Result<verbs::Id> QueuePair::look_up(const Address &to, void *asker) {
     rdma_cm_id *raw = nullptr;
-    if (provider_.cm.create_id(events_.get(), &raw, who, RDMA_PS_UDP) != 0) {
+    if (provider_.cm.create_id(events_.get(), &raw, asker, RDMA_PS_UDP) != 0) {
         return base::last_failure();
     }
     verbs::Id id{provider_, raw};
@@ -281,9 +281,9 @@ std::optional<QueuePair::LookedUp> QueuePair::next_looked_up() {
         if (id == id_.get()) {
             is_broken_ = is_broken_ || what == RDMA_CM_EVENT_DEVICE_REMOVAL;
         } else if (what == RDMA_CM_EVENT_ROUTE_RESOLVED) {
-            return LookedUp{.who = id->context, .handle = handle_towards(*id)};
+            return LookedUp{.asker = id->context, .handle = handle_towards(*id)};
         } else if (what != RDMA_CM_EVENT_ADDR_RESOLVED || provider_.cm.resolve_route(id, look_up_ms) != 0) {
-            return LookedUp{.who = id->context, .handle = {}};
+            return LookedUp{.asker = id->context, .handle = {}};
         }
     }
     return std::nullopt;

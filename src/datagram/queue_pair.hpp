@@ -55,13 +55,13 @@ public:
     template <typename Take>
     std::size_t poll(std::size_t most, Take take);
 
-    // The result of a look-up that `who` began. The handle is empty when there is no way.
+    // A look-up that `asker` began has this result. The handle is empty when there is no way.
     struct LookedUp {
-        void *who;
+        void *asker;
         verbs::AddressHandle handle;
     };
     // Asks for the way to an address, which next_looked_up() gives while the look-up lives.
-    [[nodiscard]] base::Result<verbs::Id> look_up(const Address &to, void *who);
+    [[nodiscard]] base::Result<verbs::Id> look_up(const Address &to, void *asker);
     [[nodiscard]] std::optional<LookedUp> next_looked_up();
 
     // Between these two calls the descriptor is readable when there is something to poll that was not there

@@ -66,7 +66,7 @@ public:
     }
     void set_direct_write_to_pmem(bool supported) { base::set_shared(direct_write_to_pmem_, supported); }
 
-    // The program's pointer. Relaxed is enough, because the program orders the data behind it.
+    // This is the program's pointer. Relaxed order is enough, because the program orders the data behind it.
     void set_context(void *context) { base::set_shared(context_, context); }
     [[nodiscard]] void *context() const { return context_.load(std::memory_order_relaxed); }
 

@@ -9,8 +9,8 @@
 
 struct rpma_cq final {
 public:
-    // The channel of a queue. An Unarmed queue has a channel of its own if waiting needs one, and is armed
-    // only during a wait.
+    // They say which channel a queue has. An Unarmed queue has a channel of its own if waiting needs one, and
+    // is armed only during a wait.
     enum class Channel { Own, Shared, None, Unarmed };
     // The queue is armed if its channel is Own or Shared. A size above INT_MAX counts as INT_MAX; `shared`
     // outlives the queue.

@@ -41,7 +41,8 @@ struct Description {
     Mode mode = Mode::None;
     std::uint8_t reserved = 0;
     std::int32_t fd = -1;
-    // The kernel's socket has it, as fstat(2) and /proc/net/tcp tell: one number on the whole machine.
+    // The kernel's socket has it, as fstat(2) and /proc/net/tcp tell. The machine has no other socket with
+    // it.
     std::uint64_t inode = 0;
     // The family tells which type of address this is; AF_UNSPEC: there is none. The largest is first, so that
     // `{}` leaves no byte of it as this process's memory had it.

@@ -41,7 +41,7 @@ public:
     // Works like recvmsg(2) and sendmsg(2). There are at most IOV_MAX parts, and no control data is sent.
     [[nodiscard]] virtual Result<std::size_t> receive(msghdr &message, int flags) = 0;
     [[nodiscard]] virtual Result<std::size_t> send(const msghdr &message, int flags) = 0;
-    // Works like recv(2) and send(2): one part, and no name.
+    // Works like recv(2) and send(2), which take one part and no name.
     [[nodiscard]] virtual Result<std::size_t> receive_part(void *bytes, std::size_t size, int flags) {
         const iovec part = base::part_of(bytes, size);
         msghdr message = base::message_of(&part, 1);
@@ -87,7 +87,7 @@ public:
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
     // Returns whether advance() may begin a stream, which takes longer than anything else that it does.
     [[nodiscard]] virtual bool is_undecided() const { return false; }
-    // Returns whether the kernel does everything: then receive and send take no lock. It stays so.
+    // Returns whether the kernel does everything, so that receive and send take no lock. It stays so.
     [[nodiscard]] virtual bool is_plain() const { return false; }
     // Answers the peer of an accepted socket if the peer has asked. Returns whether this did something, which
     // may be for another socket of the shard, and whether the peer still waits for its answer.

@@ -13,7 +13,7 @@ namespace rsockets {
 
 class DatagramSocket final : public AnySocket {
 public:
-    // type: SOCK_DGRAM, with SOCK_NONBLOCK and SOCK_CLOEXEC.
+    // type is SOCK_DGRAM, with or without SOCK_NONBLOCK and SOCK_CLOEXEC.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> create(int domain, int type, int protocol);
     DatagramSocket(base::Fd fd, int domain, bool blocks)
         : AnySocket{std::move(fd)}, domain_{domain}, blocks_{blocks} {

@@ -28,7 +28,7 @@ class Descriptors {
     struct Holder;
 
 public:
-    // The result of find(): an object, or nothing. The object does not end before this does, also where
+    // find() returns it. It has an object, or nothing. The object does not end before this does, also where
     // another thread has taken it out. One thread at a time uses a Found.
     class Found {
     public:

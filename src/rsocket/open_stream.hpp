@@ -31,7 +31,7 @@ public:
     // The stream may be destroyed from now on. The caller holds the shard's lock.
     void close() { stream_ = nullptr; }
 
-    // The bytes that a receive waits for: at least 1. The caller of the setter holds the rsocket's lock.
+    // A receive waits for that many bytes, at least 1. The caller of the setter holds the rsocket's lock.
     [[nodiscard]] std::size_t low_water() const { return low_water_.load(std::memory_order_relaxed); }
     void set_low_water(std::size_t bytes) { low_water_.store(bytes, std::memory_order_relaxed); }
 

@@ -11,8 +11,8 @@ namespace rsockets {
 
 namespace {
 
-// One call of poll. It asks the kernel about the entries that are no rsockets, and, while this thread sleeps,
-// about the descriptors behind the rsockets.
+// It is one call of poll. It asks the kernel about the entries that are no rsockets, and, while this thread
+// sleeps, about the descriptors behind the rsockets.
 class Round {
 public:
     explicit Round(std::span<pollfd> entries) : entries_{entries} {

@@ -11,7 +11,7 @@ namespace rsockets {
 // std::bad_alloc.
 void add_lost(int fd);
 
-// Returns an RDMA_REASON_ in words; "" for RDMA_REASON_NONE.
+// Returns an RDMA_REASON_ in words, and "" for RDMA_REASON_NONE.
 [[nodiscard]] const char *text_of_reason(int reason);
 
 // Ends the streams, as the kernel ends the sockets of a process that ends: their peers see an end of the

@@ -39,8 +39,8 @@ public:
     ~Repoll();
 
     [[nodiscard]] int fd() const { return outer_.get(); }
-    // Does what epoll_ctl(2) does: EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL. socket is the rsocket of fd,
-    // and null when fd is none.
+    // Does what epoll_ctl(2) does for EPOLL_CTL_ADD, EPOLL_CTL_MOD and EPOLL_CTL_DEL. socket is the rsocket
+    // of fd, and null when fd is none.
     [[nodiscard]] Result<void> control(int operation, int fd, const std::shared_ptr<AnySocket> &socket,
                                        epoll_event *event);
     // Waits as epoll_wait(2), and returns how many events there are. EBADF: the repoll was closed.

@@ -51,7 +51,7 @@ public:
     // A time-out of 0 is none.
     [[nodiscard]] std::chrono::milliseconds receive_timeout() const { return receive_timeout_; }
     [[nodiscard]] std::chrono::milliseconds send_timeout() const { return send_timeout_; }
-    // At least 1.
+    // It is at least 1.
     [[nodiscard]] std::size_t receive_low_water() const { return receive_low_water_; }
     [[nodiscard]] const linger &lingering() const { return lingering_; }
     // Returns whether the rsocket stays TCP where its peer has no streams.
@@ -59,7 +59,7 @@ public:
     // The kernel's options that the program has set. The device sets some of them too; then the program's are
     // set again.
     [[nodiscard]] KeptOptions &of_kernel() { return of_kernel_; }
-    // The stream's, for the kernel.
+    // Returns the options of the stream, which the kernel gets when the rsocket stays TCP.
     [[nodiscard]] const KeptOptions &of_stream() const { return of_stream_; }
 
 private:

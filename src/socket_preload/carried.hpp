@@ -6,7 +6,7 @@
 
 namespace socket_preload {
 
-// Makes `number` another number of the rsocket or repoll that librsocket knows as `first`. again:
+// Makes `number` another number of the rsocket or repoll that librsocket knows as `first`. again is
 // RsocketAgain or RepollAgain.
 void add_number(int first, int number, Kind again);
 

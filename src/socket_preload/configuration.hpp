@@ -7,7 +7,7 @@
 
 namespace socket_preload {
 
-// A line of preload_config: `program domain type protocol`. -1 stands for any.
+// A line of preload_config has the form `program domain type protocol`. -1 stands for any.
 struct Rule {
     int domain = -1;
     int type = -1;

@@ -75,7 +75,7 @@ public:
         }
     }
     // From now on `number` is another number of the rsocket or repoll that librsocket knows as `first`.
-    // again: RsocketAgain or RepollAgain.
+    // again is RsocketAgain or RepollAgain.
     void add(int first, int number, Kind again) {
         std::atomic_ref{more_[static_cast<std::size_t>(first)]}.fetch_add(1);
         std::atomic_ref{firsts_[static_cast<std::size_t>(number)]}.store(first, std::memory_order_relaxed);

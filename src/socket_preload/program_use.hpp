@@ -25,7 +25,7 @@ namespace socket_preload {
     return kind == Kind::Rsocket || kind == Kind::RsocketAgain;
 }
 
-// The same for a repoll's.
+// Does the same for a repoll's descriptor.
 [[nodiscard]] inline bool is_repoll(int &fd) {
     const Kind kind = descriptors.kind(fd);
     if (kind == Kind::RepollAgain) {

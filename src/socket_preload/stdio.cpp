@@ -51,7 +51,7 @@ std::list<Stream> &streams() REQUIRES(opening) {
     return open;
 }
 
-// Returns a stream of the descriptor's; or nullptr and errno.
+// Returns a stream of the descriptor, or nullptr with errno set.
 FILE *opened(int fd, const char *mode, const cookie_io_functions_t &calls) {
     const base::Lock lock{opening};
     try {

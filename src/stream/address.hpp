@@ -11,7 +11,8 @@
 
 namespace stream {
 
-// An address and its port in digits, as librpma takes them. EAFNOSUPPORT: neither IPv4 nor IPv6.
+// Returns an address, and its port, in digits, as librpma takes them. EAFNOSUPPORT: it is neither IPv4 nor
+// IPv6.
 [[nodiscard]] base::Result<std::string> host_of(const sockaddr_storage &address);
 [[nodiscard]] std::string port_text(const sockaddr_storage &address);
 // Returns the address as a socket of the family shows it.

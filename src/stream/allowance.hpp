@@ -52,7 +52,7 @@ public:
     [[nodiscard]] std::uint16_t credits() const { return static_cast<std::uint16_t>(limit_ - sent_); }
     // Returns how many bytes the next message may have.
     [[nodiscard]] std::uint32_t room() const { return has_credit() ? open_.front().length : 0; }
-    // Takes the place of a message of `bytes` bytes: at least 1, at most room().
+    // Takes the place of a message of `bytes` bytes, which are at least 1 and at most room().
     KeyedMemory take(std::uint32_t bytes) {
         KeyedMemory &window = open_.front();
         const KeyedMemory place{.address = window.address, .key = window.key, .length = bytes};

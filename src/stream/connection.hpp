@@ -30,8 +30,8 @@ namespace stream {
 // Count does neither.
 enum class Reading { Take, Peek, Discard, Count };
 
-// The owner of a stream. The thread that notices a change of the stream tells the owner, with the shard's
-// lock held.
+// The owner of a stream is one. The thread that notices a change of the stream tells the owner, with the
+// shard's lock held.
 class Observer {
 public:
     virtual void changed() = 0;
@@ -95,7 +95,7 @@ public:
                (early_sends_.empty() &&
                 (!life_.established() || (!life_.owes_word() && exchange_->outgoing().idle())));
     }
-    // Whether, after leave(), the peer has everything that was sent, or cannot have it.
+    // Returns whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const REQUIRES(mutex()) { return idle() && (!life_.established() || !drains_); }
 
     // Receives bytes as most come: those that the program wants lie together. Returns how many, and 0
@@ -111,7 +111,7 @@ public:
     // Returns how many bytes it has posted. EAGAIN: there is no room now. EPIPE: no more may be sent.
     [[nodiscard]] base::Result<std::size_t> send(std::span<const iovec> parts) REQUIRES(mutex());
 
-    // Direct placement, in direct.cpp. Registers memory. With for_peer the peer may write there, and knows
+    // Registers memory for direct placement (direct.cpp). With for_peer the peer may write there, and knows
     // the memory as `offset`; such memory has less than 4 GiB. EAGAIN: there is no peer yet. ENOMEM: the
     // peer has no slot left for it.
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset)
@@ -137,7 +137,7 @@ public:
 private:
     Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer);
 
-    // Connecting, in connect.cpp.
+    // These connect, and are in connect.cpp.
     [[nodiscard]] base::Result<void> connect() REQUIRES(mutex());
     void meet(const rpma_conn_private_data &data) REQUIRES(mutex());
     void take_request_event() override;

@@ -22,7 +22,7 @@ public:
     [[nodiscard]] static base::Result<const Device *> of_kernel_at(const sockaddr_storage &local);
     // Returns whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
     [[nodiscard]] static bool soft_may_serve(int family);
-    // The kernel's device of a context.
+    // Returns the kernel's device of a context.
     [[nodiscard]] static base::Result<const Device *> of_kernel(ibv_context *context);
 
     Device(ibv_context *context, Peer peer, bool of_kernel);

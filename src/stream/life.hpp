@@ -29,7 +29,7 @@ public:
     [[nodiscard]] bool was_established() const { return was_established_; }
     // Returns whether a device has accepted the request, even if there is no stream because of what it said.
     [[nodiscard]] bool was_accepted() const { return was_accepted_; }
-    // 0, or an errno value: why the stream broke, or never began.
+    // Returns the errno value that says why the stream broke, or never began; 0: it did neither.
     [[nodiscard]] int error() const { return error_; }
     // Returns whether the peer sends no more.
     [[nodiscard]] bool peer_ended() const { return peer_ended_; }

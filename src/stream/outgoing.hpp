@@ -67,7 +67,8 @@ public:
     // buffer.
     [[nodiscard]] static bool sends_in_place(const Device &device) { return !device.is_of_kernel(); }
 
-    // Sends a message of bytes that the device takes during the post: at least 1, at most room().
+    // Sends a message of bytes that the device takes during the post. They are at least 1 and at most
+    // room().
     [[nodiscard, gnu::always_inline]] int send_piece(const void *bytes, std::uint32_t length) {
         const int error = post_message(bytes, allowance_.take(length));
         if (error == 0) [[likely]] {
@@ -152,7 +153,8 @@ private:
     std::uint32_t peer_window_ = 1;
     const std::endian peer_order_;
     const bool peer_counts_slots_;
-    // A message of bytes that the device takes during the post: a write, and on iWARP the word behind it.
+    // They send a message of bytes that the device takes during the post. The first is a write, and on iWARP
+    // the second is the word behind it.
     std::array<rpma_op, 2> message_{};
     std::uint32_t message_ops_ = 0;
     std::uint32_t message_word_ = 0;

@@ -19,7 +19,7 @@
 
 namespace stream {
 
-// A part of a buffer.
+// It is a part of a buffer.
 struct Part {
     std::size_t offset = 0;
     std::size_t size = 0;
@@ -67,7 +67,8 @@ public:
     // Returns whether nothing more can come before something is read. Many small messages use up the credits
     // before the room.
     [[nodiscard]] bool is_full() const { return arrived_ == limit_ || given_ == 0; }
-    // Returns the unread bytes behind the first `skip`: all of them, or those up to the end of the buffer.
+    // Returns the unread bytes behind the first `skip`. Returns all of them, or those up to the end of
+    // the buffer.
     [[nodiscard]] Part front(std::size_t skip = 0) const {
         const std::size_t offset = advanced(read_, skip);
         return {.offset = offset, .size = std::min(readable() - skip, size_ - offset)};

@@ -35,7 +35,7 @@ public:
         return places_ >= places + kept_ ? free_ : 0;
     }
     [[nodiscard]] bool has_place(std::uint32_t places) const { return places_ >= places; }
-    // Returns the next free bytes: the first of them, up to the end of the buffer, then the rest.
+    // Returns the next free bytes up to the end of the buffer. The others are at its beginning.
     [[nodiscard]] Part front(std::size_t bytes) const {
         return {.offset = next_, .size = std::min(bytes, size_ - next_)};
     }

@@ -76,7 +76,7 @@ using AddressInfo = Owned<rdma_addrinfo, &Provider::cm, &ConnectionCalls::freead
 using EventChannel = Owned<rdma_event_channel, &Provider::cm, &ConnectionCalls::destroy_event_channel>;
 using Event = Owned<rdma_cm_event, &Provider::cm, &ConnectionCalls::ack_cm_event>;
 using Id = Owned<rdma_cm_id, &Provider::cm, &ConnectionCalls::destroy_id>;
-// An id's queue pair. rdma_cm makes and destroys it through the id, which must outlive it.
+// rdma_cm makes and destroys an id's queue pair through the id, which must outlive the queue pair.
 using QueuePair = Owned<rdma_cm_id, &Provider::cm, &ConnectionCalls::destroy_qp>;
 
 }  // namespace verbs

@@ -18,7 +18,7 @@ inline int post_error(int returned) {
     return returned > 0 ? returned : (returned == -1 ? errno : -returned);
 }
 
-// A place in a remote region.
+// It names a place in a remote region.
 struct Remote {
     std::uint64_t address;
     std::uint32_t rkey;

@@ -45,7 +45,7 @@ struct CompletionCalls {
     decltype(&ibv_ack_cq_events) ack_cq_events;
 };
 
-// The connection manager's.
+// These are the connection manager's calls.
 struct ConnectionCalls {
     decltype(&rdma_getaddrinfo) getaddrinfo;
     decltype(&rdma_freeaddrinfo) freeaddrinfo;

@@ -37,7 +37,7 @@ bool kernel_has_devices() {
     return any && ::access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0;
 }
 
-// The reason why no context serves an address: an errno value, and a static text.
+// It says why no context serves an address. The text is static.
 struct Unserved {
     int number;
     const char *text;

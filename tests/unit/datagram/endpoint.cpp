@@ -194,8 +194,8 @@ void forged_labels(void **) {
     b.send(silent.address, "x");  // so that it has a queue pair
     auto sender = QueuePair::create({.ip = loopback4}, room);
     assert_true(sender.has_value());
-    int who = 0;
-    const auto looking = (*sender)->look_up({.ip = loopback4}, &who);
+    int asker = 0;
+    const auto looking = (*sender)->look_up({.ip = loopback4}, &asker);
     assert_true(looking.has_value());
     auto found = (*sender)->next_looked_up();
     for (const auto limit = base::Clock::now() + std::chrono::seconds{40}; !found;) {
@@ -203,7 +203,7 @@ void forged_labels(void **) {
         sched_yield();
         found = (*sender)->next_looked_up();
     }
-    assert_true(found->who == &who && found->handle);
+    assert_true(found->asker == &asker && found->handle);
     const auto send = [&](const Address &label, std::size_t bytes, auto spoil) {
         while ((*sender)->slot_to_send().empty()) {
             (void)(*sender)->poll(8, [](const QueuePair::Received &) {});
