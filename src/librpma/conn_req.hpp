@@ -28,8 +28,8 @@ public:
     // Makes a peer's request that is about to come on a TCP socket.
     [[nodiscard]] static Made adopt(const rpma_peer &peer, int fd, int flags,
                                     const librpma::ConnectionConfiguration &configuration);
-    rpma_conn_req(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration)
-        : IdOwner{Kind::Request}, peer_{&peer}, configuration_{configuration} {}
+    rpma_conn_req(const rpma_peer &peer, librpma::ConnectionConfiguration configuration)
+        : IdOwner{Kind::Request}, peer_{&peer}, configuration_{std::move(configuration)} {}
     // Rejects a peer's request.
     ~rpma_conn_req() { (void)close(); }
     rpma_conn_req(const rpma_conn_req &) = delete;

@@ -259,14 +259,17 @@ bool Shard::serve() {
     for (const auto &lane : lanes_) {
         serve(*lane);
     }
-    return tell_touched();
+    // A stream that has failed expects the event of its end now. That may have come before the thread began
+    // to wait for events, and then nothing else tells of it.
+    return expected_.load(std::memory_order_relaxed) == 0 ? tell_touched() : serve_with_events();
 }
 
 // Events are taken first and handed over last: by then the bytes that a peer sent before its end are in the
-// queue.
+// queue. When a completion or an event has a stream expect one more event, that may be there already.
 [[gnu::noinline]] bool Shard::serve_with_events() {
-    bool again = true;
-    for (int round = 0; again && round < 2; ++round) {
+    unsigned known = 0;
+    do {
+        known = expectations_;
         events_came_.store(false, std::memory_order_relaxed);
         take_events();
         for (const auto &lane : lanes_) {
@@ -281,9 +284,7 @@ bool Shard::serve() {
             touch(*event.member);
         }
         found_.clear();
-        again = expected_.load(std::memory_order_relaxed) != 0 &&
-                touched_ != nullptr;  // the completions may have made an event
-    }
+    } while (expectations_ != known);
     return tell_touched();
 }
 

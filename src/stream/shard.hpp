@@ -86,6 +86,7 @@ public:
     // Adds `streams`, which may be negative, to the number of streams that expect an event. The shard looks
     // for events only while one does: a look costs a system call.
     void expect_events(int streams) REQUIRES(mutex_) {
+        expectations_ += streams > 0 ? 1 : 0;
         expected_.store(expected_.load(std::memory_order_relaxed) + streams, std::memory_order_relaxed);
         expected_anywhere.fetch_add(streams, std::memory_order_relaxed);
     }
@@ -141,7 +142,8 @@ private:
     const Events events_;
     base::SmallMutex mutex_;
     std::vector<std::unique_ptr<Lane>> lanes_ GUARDED_BY(mutex_);
-    std::atomic<int> expected_{0};  // written with the lock held
+    std::atomic<int> expected_{0};                  // written with the lock held
+    unsigned expectations_ GUARDED_BY(mutex_) = 0;  // how often a stream has begun to expect an event
     static inline std::atomic<int> expected_anywhere{0};
     std::uint32_t serves_ GUARDED_BY(mutex_) = 0;
     std::atomic<bool> events_came_{false};
