@@ -489,9 +489,9 @@ int rpma_ep_get_fd(const struct rpma_ep *ep, int *fd);
  *
  * Blocks: until there is a request, unless the endpoint's descriptor is non-blocking.
  * Errors:
- *   RPMA_E_INVAL     The event was not a request; or cfg asks for TLS, and the request came without; or cfg
- *                    names a queue of another device, or queues and a channel that exclude each other
- *                    (rpma_conn_cfg_set_compl_channel).
+ *   RPMA_E_INVAL     The event was not a request; or cfg asks for TLS, and the request came with
+ *                    another or none; or cfg names a queue of another device, or queues and a channel that
+ *                    exclude each other (rpma_conn_cfg_set_compl_channel).
  *   RPMA_E_NO_EVENT  There is no request now and the descriptor is non-blocking, or a signal came.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  The device does not make the queues, or the event cannot be read or acknowledged.
@@ -1482,11 +1482,13 @@ int rpma_conn_cfg_get_source_addr(const struct rpma_conn_cfg *cfg, struct sockad
  * names (softrdma(7)).
  *
  * A peer's request uses what its endpoint says (rpma_ep_cfg_set_tls), or RPMA_TLS. With a configuration that
- * has tls, a peer's request that came without TLS fails with RPMA_E_INVAL, and the peer is rejected. On a
- * kernel's device a request with tls fails with RPMA_E_NOSUPP.
+ * has tls, a peer's request that came with anything else fails with RPMA_E_INVAL, and the peer is rejected. A
+ * peer's request on a TCP connection (rpma_conn_req_adopt) has the TLS of RPMA_TLS alone: with tls it fails
+ * with RPMA_E_NOSUPP, as each request on a kernel's device does.
  *
  *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. FILE is read for each
- *        connection. With NULL, the default, RPMA_TLS decides.
+ *        connection; certificates stay in memory until a file changes. With NULL, the default, RPMA_TLS
+ *        decides.
  *
  * Threads: the call does not run in parallel with any other use of cfg.
  * Errors:
@@ -1785,7 +1787,8 @@ int rpma_conn_req_begin(struct rpma_peer *peer, const char *addr, const char *po
  * Threads: any number of threads may make requests with one peer at once.
  * Errors:
  *   RPMA_E_INVAL     fd is no connected TCP socket, or cfg names an rpma_events of the other kind of device.
- *   RPMA_E_NOSUPP    The peer is not on the soft device.
+ *   RPMA_E_NOSUPP    The peer is not on the soft device, or cfg asks for TLS and this side does not ask for
+ *                    the connection.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  No descriptor is left, or no device serves fd's address.
  * See RFC 5044.
@@ -1806,8 +1809,8 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
 /**
  * Makes a request of a TCP connection, as rpma_conn_req_adopt, which is this with flags 0.
  *
- *   fd     A socket as rpma_conn_req_adopt takes it. When the call fails fd stays the caller's, unless only
- *          the queues failed.
+ *   fd     A socket as rpma_conn_req_adopt takes it. When the call fails fd stays the caller's, unless it
+ *          failed after the device had taken the socket: there was no memory, or the queues failed.
  *   flags  A set of RPMA_ADOPT_ bits. With RPMA_ADOPT_INITIATOR this side asks: the request can be connected
  *          at once, and rpma_conn_req_connect asks on the TCP connection that is there.
  *   cfg    NULL stands for the defaults.
@@ -1816,7 +1819,8 @@ int rpma_conn_req_adopt(struct rpma_peer *peer, int fd, const struct rpma_conn_c
  * Errors:
  *   RPMA_E_INVAL     rpma_conn_req_adopt would say so; or flags has an unknown bit, or two that exclude each
  *                    other.
- *   RPMA_E_NOSUPP    The peer is not on the soft device.
+ *   RPMA_E_NOSUPP    The peer is not on the soft device, or cfg asks for TLS and this side does not ask for
+ *                    the connection.
  *   RPMA_E_NOMEM     There is no memory.
  *   RPMA_E_PROVIDER  No descriptor is left, no device serves fd's address, or the device does not make the
  *                    queues.
@@ -2057,7 +2061,8 @@ int rpma_ep_cfg_get_events(const struct rpma_ep_cfg *cfg, struct rpma_events **e
  * rpma_ep_listen_cfg fails with RPMA_E_NOSUPP.
  *
  *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. FILE is read for each
- *        connection. With NULL, the default, RPMA_TLS decides.
+ *        connection; certificates stay in memory until a file changes. With NULL, the default, RPMA_TLS
+ *        decides.
  *
  * Threads: the call does not run in parallel with any other use of cfg.
  * Errors:

@@ -276,13 +276,14 @@ extern const char *softrdma_link(const struct ibv_qp *qp);
  *
  *   id   An id that neither listens nor has asked for a connection.
  *   tls  psk:FILE or x509:FILE, with the whole path of FILE; the call copies it. NULL stands for RPMA_TLS.
- *        The file is read when the id listens, and for each connection.
+ *        The file is read when the id listens and for each connection;
+ *        certificates stay in memory until a file changes.
  *
  * Returns: 0, or -1 and errno.
  *
  * Threads: as rdma_set_option: one thread at a time uses an id that has not begun.
  * Errors:
- *   EINVAL      id is NULL, or has begun; or tls has another form.
+ *   EINVAL      id is NULL; it has begun, and uses something else; or tls has another form.
  *   EOPNOTSUPP  id is not of RDMA_PS_TCP.
  *   ENOMEM      There is not enough memory.
  */

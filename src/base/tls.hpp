@@ -47,6 +47,8 @@ struct TlsAsked {
     // Returns whether the connection uses TLS and nothing else.
     [[nodiscard]] bool is_required() const { return how != How::Not; }
 
+    [[nodiscard]] bool operator==(const TlsAsked &) const = default;
+
     How how = How::Not;
     std::string file;  // of keys (psk:FILE), or one that names certificates (x509:FILE)
 };

@@ -68,8 +68,11 @@ void Server::take_request(Port &port) {
 // Returns the reason why a client with this identity may not do this; empty when it may. Its key or
 // certificate may have been taken away since its handshake.
 std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::string &identity) const {
-    bool known = false;
-    if (!identity.empty() && (rpma_conn_req_check_identity(request, &known) != 0 || !known)) {
+    bool known = true;
+    if (!identity.empty() && rpma_conn_req_check_identity(request, &known) != 0) {
+        return "the server cannot use its files of TLS";
+    }
+    if (!known) {
         return fmt::format("the identity {} is not let in any more", identity);
     }
     return limits_.permissions.why_not(mode, identity);

@@ -208,8 +208,8 @@ void Server::end_unknown() {
     for (const int fd : unknown) {
         const Client &client = clients_.at(fd);
         ended += client.admitted ? 1 : 0;
-        BASE_LOG_PEER(Warning, "dropped a client from %s: the identity %s is not let in any more",
-                      client.host.c_str(), client.identity.c_str());
+        BASE_LOG(Warning, "dropped a client from %s: the identity %s is not let in any more",
+                 client.host.c_str(), client.identity.c_str());
         drop(fd);
     }
     const auto stay = std::ranges::count_if(clients_, [](const auto &one) { return one.second.admitted; });

@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "base/fd.hpp"
-#include "librpma/accessor.hpp"
 #include "librpma/event_channel.hpp"
 #include "librpma/events.hpp"
 
@@ -135,6 +134,11 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
                  peer.pd()->context->device->name);
         return librpma::Failure{RPMA_E_NOSUPP};
     }
+    const bool initiator = (flags & RPMA_ADOPT_INITIATOR) != 0;
+    if (!initiator && configuration.tls != nullptr) {
+        BASE_LOG(Error, "a peer's request on a TCP connection that is there has no TLS but that of RPMA_TLS");
+        return librpma::Failure{RPMA_E_NOSUPP};
+    }
     auto req = create(peer, configuration);
     if (!req) {
         return req;
@@ -146,7 +150,6 @@ rpma_conn_req::Made rpma_conn_req::adopt(const rpma_peer &peer, int fd, int flag
     }
     const base::Lock lock{(*req)->beginning_};
     rdma_cm_id *id = nullptr;
-    const bool initiator = (flags & RPMA_ADOPT_INITIATOR) != 0;
     base::Fd duplicate;
     if ((flags & RPMA_ADOPT_KEEP_FD) != 0) {
         duplicate = base::Fd{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
@@ -239,11 +242,11 @@ void rpma_conn_req::arrived(librpma::PrivateData private_data) {
 
 int rpma_conn_req::make_ready() {
     if (passive_ && configuration_.tls != nullptr &&
-        librpma::identity_of(peer_->provider(), id()) == nullptr) {
-        BASE_LOG(
-            Error,
-            "the request came without TLS, which its configuration asks for: expected it of the endpoint "
-            "too (rpma_ep_cfg_set_tls), or RPMA_TLS");
+        !librpma::uses_tls(peer_->provider(), connection_.id.get(), configuration_.tls)) {
+        BASE_LOG(Error,
+                 "the request came without the TLS that its configuration asks for: expected the same %s of "
+                 "the endpoint (rpma_ep_cfg_set_tls)",
+                 configuration_.tls->c_str());
         failed_ = RPMA_E_INVAL;
         return failed_;
     }

@@ -58,4 +58,9 @@ int get_tls(const Configuration *cfg, const char **tls, const char *function = _
                                                           : log_provider_failure("softrdma_set_tls", errno);
 }
 
+// Returns whether the id of a peer's request uses that TLS.
+[[nodiscard]] inline bool uses_tls(const verbs::Provider &provider, rdma_cm_id *id, const TlsText &tls) {
+    return provider.capabilities.authenticates && provider.beyond.set_tls(id, tls->c_str()) == 0;
+}
+
 }  // namespace librpma

@@ -23,8 +23,8 @@ struct TcpSocket {
 
 // Asks for the socket of this network namespace that a segment from `peer` to `local` comes to, by the
 // kernel's own look-up. The connection comes before a listener. With AF_UNSPEC the segment is one of any new
-// client. Does not
-// block. ENOENT: there is none. Others: the kernel cannot be asked.
+// client. Does not block.
+// ENOENT: there is none. Others: the kernel cannot be asked.
 [[nodiscard]] base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local,
                                                     const sockaddr_storage &peer);
 

@@ -28,7 +28,7 @@ enum class Kind : std::uint8_t {
 // One byte a descriptor, so that a call that concerns no rsocket pays one load. Any number of threads.
 class DescriptorKinds {
 public:
-    // DescriptorKinds above are always Kind::Other. Linux gives out 1048576 unless /proc/sys/fs/nr_open was
+    // Numbers above are always Kind::Other. Linux gives out 1048576 unless /proc/sys/fs/nr_open was
     // raised.
     static constexpr std::size_t most = std::size_t{1} << 20;
 

@@ -72,7 +72,7 @@ static void tls_is_refused(void **state) {
     /* A request that came without is not accepted either. */
     request_arrives();
     assert_code(rpma_ep_next_conn_req(ep, cfg, &request), RPMA_E_INVAL);
-    assert_true(logged("came without TLS", NULL));
+    assert_true(logged("came without the TLS", NULL));
 }
 
 static void private_data_too_long_is_explained(void **state) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,19 +199,26 @@ static void a_request_with_a_key_refuses_an_endpoint_without(void **state) {
     expect_refusal(*state, NULL, text, is_tls_required() ? EACCES : ECONNRESET);
 }
 
-static void a_request_that_came_without_is_not_accepted(void **state) {
+/* RPMA_TLS, or nothing, is not what the configuration of the answer asks for. */
+static void a_request_that_came_with_another_is_not_accepted(void **state) {
     struct ends *ends = *state;
     ends->ep = listen_with(ends, NULL, ends->port);
     ask(ends, NULL, NULL);
     assert_ok(rpma_conn_cfg_set_tls(ends->cfg, text));
-    if (is_tls_required()) {
-        answer(ends, ends->cfg, NULL);
-        await_established(ends);
-        return;
-    }
     assert_code(rpma_ep_next_conn_req(ends->ep, ends->cfg, &ends->request), RPMA_E_INVAL);
     assert_null(ends->request);
     await_event(ends->client, RPMA_CONN_REJECTED);
+}
+
+static void an_adopted_request_has_no_keys_of_its_own(void **state) {
+    struct ends *ends = *state;
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_ok(rpma_conn_cfg_set_tls(ends->cfg, text));
+    assert_code(rpma_conn_req_adopt(ends->peer, fds[0], ends->cfg, &ends->request), RPMA_E_NOSUPP);
+    assert_null(ends->request);
+    assert_int_equal(close(fds[0]), 0);
+    assert_int_equal(close(fds[1]), 0);
 }
 
 static void a_file_that_is_not_there_is_told(void **state) {
@@ -220,9 +228,12 @@ static void a_file_that_is_not_there_is_told(void **state) {
     struct rpma_ep_cfg *cfg = NULL;
     struct rpma_ep *ep = NULL;
     assert_ok(rpma_ep_cfg_new(&cfg));
-    assert_ok(rpma_ep_cfg_set_tls(cfg, "x509:/no/such/file"));
-    assert_code(rpma_ep_listen_cfg(ends->peer, ADDRESS, "0", cfg, &ep), RPMA_E_PROVIDER);
-    assert_null(ep);
+    const char *missing[] = {"x509:/no/such/file", "psk:/no/such/file"};
+    for (int i = 0; i < 2; ++i) {
+        assert_ok(rpma_ep_cfg_set_tls(cfg, missing[i]));
+        assert_code(rpma_ep_listen_cfg(ends->peer, ADDRESS, "0", cfg, &ep), RPMA_E_PROVIDER);
+        assert_null(ep);
+    }
     assert_ok(rpma_ep_cfg_delete(&cfg));
 }
 
@@ -237,7 +248,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_key_is_no_certificate, make_peer, end_all),
         cmocka_unit_test_setup_teardown(an_endpoint_with_a_key_refuses_those_without, make_peer, end_all),
         cmocka_unit_test_setup_teardown(a_request_with_a_key_refuses_an_endpoint_without, make_peer, end_all),
-        cmocka_unit_test_setup_teardown(a_request_that_came_without_is_not_accepted, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(a_request_that_came_with_another_is_not_accepted, make_peer, end_all),
+        cmocka_unit_test_setup_teardown(an_adopted_request_has_no_keys_of_its_own, make_peer, end_all),
         cmocka_unit_test_setup_teardown(a_file_that_is_not_there_is_told, make_peer, end_all),
     };
     return cmocka_run_group_tests(tests, make_keys, NULL);

@@ -130,10 +130,16 @@ base::Result<bool> CertificateProof::still_holds() {
         throw std::bad_alloc{};
     }
     openssl.X509_STORE_CTX_set_depth(chain.get(), most_between);
+    openssl.X509_VERIFY_PARAM_set_auth_level(openssl.X509_STORE_CTX_get0_param(chain.get()),
+                                             OwnCertificates::security_level);
     if (openssl.X509_verify_cert(chain.get()) == 1) {
         return check(shown_.get()) == X509_V_OK;
     }
-    refuse(openssl.X509_STORE_CTX_get_error(chain.get()), openssl.X509_STORE_CTX_get_error_depth(chain.get()),
+    const int why = openssl.X509_STORE_CTX_get_error(chain.get());
+    if (why == X509_V_ERR_OUT_OF_MEM || why == X509_V_ERR_UNSPECIFIED) {
+        throw std::bad_alloc{};
+    }
+    refuse(why, openssl.X509_STORE_CTX_get_error_depth(chain.get()),
            openssl.X509_STORE_CTX_get_current_cert(chain.get()), shown_.get());
     return false;
 }
@@ -184,7 +190,9 @@ int CertificateProof::check(X509 *certificate) {
                       readable(names.front()).c_str(), readable(names.front()).c_str(), files.file.c_str());
             return X509_V_ERR_HOSTNAME_MISMATCH;
         }
-        identity_ = names.front();
+        if (identity_.empty()) {  // a later check finds the same, and other threads may read it then
+            identity_ = names.front();
+        }
     }
     return X509_V_OK;
 }

@@ -63,8 +63,9 @@ public:
 
     // ---- rdma_cm ----
     [[nodiscard]] base::Result<void> set_option(int level, int name, const void *value, std::size_t size);
-    // Makes the id's connections use TLS as this text asks (base::TlsAsked). Fails with EINVAL when the text
-    // is not valid or the id has begun, or with EOPNOTSUPP when the id is not of RDMA_PS_TCP.
+    // Makes the id's connections use TLS as this text asks (TlsAsked); null stands for RPMA_TLS. Fails with
+    // EINVAL when the text is not valid, or the id has begun and does not use that already, or with
+    // EOPNOTSUPP when the id is not of RDMA_PS_TCP.
     [[nodiscard]] base::Result<void> set_tls(const char *text);
     [[nodiscard]] virtual base::Result<void> bind(const sockaddr &address) = 0;
     [[nodiscard]] base::Result<void> resolve_address(const sockaddr *source, const sockaddr &asked_for);

@@ -130,6 +130,7 @@ bool KeyProof::is_proved(const TlsSession &session) {
         fail_with(EACCES, "the handshake of TLS did not use a key");
         return false;
     }
+    keys_.reset();  // the proof stays with the connection
     return true;
 }
 

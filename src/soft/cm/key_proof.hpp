@@ -34,7 +34,7 @@ private:
     void explain_to_client(int reason);
     void explain_to_server(int reason);
 
-    std::optional<TlsKeys> keys_;  // a server has them only while it looks for a key
+    std::optional<TlsKeys> keys_;  // only while a key is looked for or used
     unsigned asked_ = 0;           // the number of identities that the client has named
     Found found_ = Found::NotAsked;
 };

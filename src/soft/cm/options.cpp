@@ -69,21 +69,22 @@ base::Result<void> CmId::set_tls(const char *text) {
     if (ps != RDMA_PS_TCP) {
         return base::failure(EOPNOTSUPP);
     }
+    auto wanted = tls_of_new_ids();
+    if (text != nullptr) {
+        auto asked = base::TlsAsked::parse(text);
+        if (!asked || !asked->is_required()) {
+            BASE_LOG(
+                Error,
+                "the TLS of an id is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE",
+                text);
+            return base::failure(EINVAL);
+        }
+        wanted = std::make_shared<const base::TlsAsked>(std::move(*asked));
+    }
     if (has_begun()) {
-        return base::failure(EINVAL);
+        return *wanted == *tls_ ? base::Result<void>{} : base::failure(EINVAL);
     }
-    if (text == nullptr) {
-        tls_ = tls_of_new_ids();
-        return {};
-    }
-    auto asked = base::TlsAsked::parse(text);
-    if (!asked || !asked->is_required()) {
-        BASE_LOG(Error,
-                 "the TLS of an id is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE",
-                 text);
-        return base::failure(EINVAL);
-    }
-    tls_ = std::make_shared<const base::TlsAsked>(std::move(*asked));
+    tls_ = std::move(wanted);
     return {};
 }
 

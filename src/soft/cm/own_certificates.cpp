@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "soft/cm/peer_certificate.hpp"
@@ -24,9 +25,6 @@
 namespace soft {
 
 namespace {
-
-// It asks for keys of 112 bits of strength, as RSA of 2048 bits has, and takes no signature with SHA-1.
-constexpr int security_level = 2;
 
 struct BioFree {
     void operator()(BIO *bio) const { (void)OpenSsl::found().BIO_free(bio); }
@@ -71,7 +69,7 @@ int last_reason() {
 }
 
 base::Result<void> refused(const std::string &file, const char *why) {
-    BASE_LOG_PEER(Error, "RPMA_TLS: %s: %s: no connection is made", file.c_str(), why);
+    BASE_LOG_PEER(Error, "TLS: %s: %s: no connection is made", file.c_str(), why);
     return base::failure(EINVAL);
 }
 
@@ -104,8 +102,8 @@ base::Result<void> for_each(const std::string &file, Readers readers, const auto
         throw std::bad_alloc{};
     }
     if (number == 1 || last_reason() != PEM_R_NO_START_LINE) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s: number %u is no valid %s in PEM: no connection is made",
-                      file.c_str(), number, Kind::name);
+        BASE_LOG_PEER(Error, "TLS: %s: number %u is no valid %s in PEM: no connection is made", file.c_str(),
+                      number, Kind::name);
         return base::failure(EINVAL);
     }
     openssl.ERR_clear_error();
@@ -196,7 +194,7 @@ base::Result<void> OwnCertificates::learn(X509 &certificate) {
     not_before_ = own.not_before();
     not_after_ = own.not_after();
     if (not_after_ && *not_after_ < std::time(nullptr)) {
-        BASE_LOG_PEER(Warning, "RPMA_TLS: %s: the certificate expired on %s", files_.certificate.c_str(),
+        BASE_LOG_PEER(Warning, "TLS: %s: the certificate expired on %s", files_.certificate.c_str(),
                       TimeText{not_after_}.c_str());
     }
     return {};
@@ -209,7 +207,7 @@ base::Result<void> OwnCertificates::load_key() {
             openssl.SSL_CTX_check_private_key(context_) == 1) {
             return {};
         }
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s: expected the private key of %s: no connection is made",
+        BASE_LOG_PEER(Error, "TLS: %s: expected the private key of %s: no connection is made",
                       files_.key.c_str(), files_.certificate.c_str());
         return base::failure(EINVAL);
     };
@@ -219,6 +217,10 @@ base::Result<void> OwnCertificates::load_key() {
 // ---- the certificates of now ----
 
 namespace {
+
+// Threads of the device may still need it while the process ends.
+base::LastingMutex lock_of_kept;
+const base::HeldWhileForking<lock_of_kept> kept_survive_forks{base::ForkLevel::SoftGround};
 
 // It keeps the certificates that a file named when it was read last, and the states that the files had
 // before.
@@ -242,10 +244,8 @@ struct Kept {
 }  // namespace
 
 base::Result<std::shared_ptr<const OwnCertificates>> OwnCertificates::current(const char *file) {
-    // Threads of the device may still be here while the process ends.
-    static base::LastingMutex mutex;
     static auto &all = *new std::map<std::string, Kept, std::less<>>;
-    const base::Lock lock{mutex};
+    const base::Lock lock{lock_of_kept};
     const auto place = all.find(std::string_view{file});
     Kept &kept = place != all.end() ? place->second : all[file];
     if (kept.is_current()) {

@@ -18,6 +18,9 @@ namespace soft {
 
 class OwnCertificates {
 public:
+    // Keys have 112 bits of strength, as RSA of 2048 bits has, and no signature is with SHA-1.
+    static constexpr int security_level = 2;
+
     // Returns the certificates that the files have now. Fails, and logs why, when one of the files cannot be
     // used: with EACCES, EINVAL, or as open(2) does. OpenSslErrors are the caller's. Throws std::bad_alloc.
     [[nodiscard]] static base::Result<std::shared_ptr<const OwnCertificates>> current(const char *file);

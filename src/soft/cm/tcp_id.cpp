@@ -74,8 +74,7 @@ base::Result<bool> TcpId::peer_is_known() const {
     const OpenSslErrors own;
     const auto known = proof_->still_holds();
     if (known && !*known) {
-        BASE_LOG_PEER(Warning, "%s would not be let in any more: %s", tcp::text_of(peer()).c_str(),
-                      proof_->text());
+        BASE_LOG(Warning, "%s would be refused now: %s", tcp::text_of(peer()).c_str(), proof_->text());
     }
     return known;
 }

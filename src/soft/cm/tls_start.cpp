@@ -20,7 +20,11 @@ base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group) {
 }
 
 base::Result<void> may_let_in(const base::TlsAsked &asked) {
-    if (asked.how != base::TlsAsked::How::Certificates) {
+    if (asked.how == base::TlsAsked::How::Keys) {
+        const auto keys = TlsKeys::read(asked.file.c_str());
+        return keys ? base::Result<void>{} : std::unexpected{keys.error()};
+    }
+    if (!asked.is_required()) {
         return {};
     }
     if (OpenSsl::find() == nullptr) {

@@ -59,9 +59,9 @@ private:
 // socket does not tell. Fails with EMFILE, ENFILE or ENOMEM.
 [[nodiscard]] base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group);
 
-// Looks at the certificates of this host, if they are asked for, so that a program that listens learns at its
-// beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as OwnCertificates::current. Throws
-// std::bad_alloc.
+// Reads the keys or the certificates of this host that are asked for, so that a program that listens learns
+// at its beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as TlsKeys::read and
+// OwnCertificates::current. Throws std::bad_alloc.
 [[nodiscard]] base::Result<void> may_let_in(const base::TlsAsked &asked);
 
 }  // namespace soft

@@ -101,7 +101,7 @@ base::Result<TlsCertificates> TlsCertificates::parse(const char *file, std::stri
         const std::string_view word = line.substr(0, line.find_first_of(" \t"));
         if (const char *const why = take(found, word, without_blanks(line.substr(word.size())));
             why != nullptr) {
-            BASE_LOG_PEER(Error, "RPMA_TLS: %s, line %u: %s: no connection is made", file, number, why);
+            BASE_LOG_PEER(Error, "TLS: %s, line %u: %s: no connection is made", file, number, why);
             return base::failure(EINVAL);
         }
     }
@@ -110,7 +110,7 @@ base::Result<TlsCertificates> TlsCertificates::parse(const char *file, std::stri
                                 : found.key.empty()         ? "key"
                                                             : nullptr;
     if (missing != nullptr) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s: expected a line %s FILE: no connection is made", file, missing);
+        BASE_LOG_PEER(Error, "TLS: %s: expected a line %s FILE: no connection is made", file, missing);
         return base::failure(EINVAL);
     }
     return found;

@@ -22,28 +22,25 @@ constexpr std::size_t most_file_bytes = std::size_t{1} << 20;
 // Returns why the open file may not be used, or nothing.
 base::Result<void> allowed(const char *file, const struct stat &found, Readers readers) {
     if (!S_ISREG(found.st_mode)) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s is not a file: no connection is made", file);
+        BASE_LOG_PEER(Error, "TLS: %s is not a file: no connection is made", file);
         return base::failure(EINVAL);
     }
     if (found.st_uid != 0 && found.st_uid != geteuid()) {
-        BASE_LOG_PEER(Error,
-                      "RPMA_TLS: %s belongs to user %u, not to this one or root: no connection is made", file,
-                      found.st_uid);
+        BASE_LOG_PEER(Error, "TLS: %s belongs to user %u, not to this one or root: no connection is made",
+                      file, found.st_uid);
         return base::failure(EACCES);
     }
     const bool is_secret = readers == Readers::Owner;
     const mode_t forbidden = is_secret ? S_IRWXG | S_IRWXO : S_IWGRP | S_IWOTH;
     if ((found.st_mode & forbidden) != 0) {
-        BASE_LOG_PEER(
-            Error,
-            "RPMA_TLS: others than its owner may %s %s (mode %04o): no connection is made until you "
-            "chmod %s it",
-            is_secret ? "use" : "write", file, found.st_mode & 07777U, is_secret ? "600" : "go-w");
+        BASE_LOG_PEER(Error,
+                      "TLS: others than its owner may %s %s (mode %04o): no connection is made until you "
+                      "chmod %s it",
+                      is_secret ? "use" : "write", file, found.st_mode & 07777U, is_secret ? "600" : "go-w");
         return base::failure(EACCES);
     }
     if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) > most_file_bytes) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s has more than %zu bytes: no connection is made", file,
-                      most_file_bytes);
+        BASE_LOG_PEER(Error, "TLS: %s has more than %zu bytes: no connection is made", file, most_file_bytes);
         return base::failure(EINVAL);
     }
     return {};
@@ -51,8 +48,7 @@ base::Result<void> allowed(const char *file, const struct stat &found, Readers r
 
 base::Result<void> cannot_read(const char *file) {
     const auto failed = base::last_failure();
-    BASE_LOG_PEER(Error, "RPMA_TLS: %s: %s: no connection is made", file,
-                  std::strerror(failed.error().number));
+    BASE_LOG_PEER(Error, "TLS: %s: %s: no connection is made", file, std::strerror(failed.error().number));
     return failed;
 }
 

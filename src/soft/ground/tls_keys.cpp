@@ -60,22 +60,21 @@ base::Result<TlsKeys> TlsKeys::parse(const char *file, std::string_view text) {
         // The bytes have their place before they are read, because ~TlsKeys overwrites them there.
         Key &made = keys.keys_.emplace_back();
         if (!is_identity(identity) || !read_key(key, made.bytes)) {
-            BASE_LOG_PEER(
-                Error,
-                "RPMA_TLS: %s, line %u: expected IDENTITY:KEY, the identity of up to %zu characters "
-                "without spaces, the key of %zu to %zu hexadecimal digits: no connection is made",
-                file, number, most_identity_bytes, 2 * least_key_bytes, 2 * most_key_bytes);
+            BASE_LOG_PEER(Error,
+                          "TLS: %s, line %u: expected IDENTITY:KEY, the identity of up to %zu characters "
+                          "without spaces, the key of %zu to %zu hexadecimal digits: no connection is made",
+                          file, number, most_identity_bytes, 2 * least_key_bytes, 2 * most_key_bytes);
             return base::failure(EINVAL);
         }
         if (!known.insert(identity).second) {
-            BASE_LOG_PEER(Error, "RPMA_TLS: %s, line %u: the identity has two keys: no connection is made",
-                          file, number);
+            BASE_LOG_PEER(Error, "TLS: %s, line %u: the identity has two keys: no connection is made", file,
+                          number);
             return base::failure(EINVAL);
         }
         made.identity = identity;
     }
     if (keys.keys_.empty()) {
-        BASE_LOG_PEER(Error, "RPMA_TLS: %s has no key: no connection is made", file);
+        BASE_LOG_PEER(Error, "TLS: %s has no key: no connection is made", file);
         return base::failure(EINVAL);
     }
     return keys;

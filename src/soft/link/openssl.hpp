@@ -39,15 +39,15 @@ namespace soft {
     name(SSL_session_reused) name(SSL_set_SSL_CTX) name(SSL_set_accept_state) name(SSL_set_bio) \
     name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_set_verify) \
     name(SSL_set_verify_depth) name(SSL_shutdown) name(SSL_write_ex) name(TLS_method) name(X509_CRL_free) \
-    name(X509_STORE_CTX_free) name(X509_STORE_CTX_get0_cert) name(X509_STORE_CTX_get0_untrusted) \
-    name(X509_STORE_CTX_get_current_cert) name(X509_STORE_CTX_get_error) \
+    name(X509_STORE_CTX_free) name(X509_STORE_CTX_get0_cert) name(X509_STORE_CTX_get0_param) \
+    name(X509_STORE_CTX_get0_untrusted) name(X509_STORE_CTX_get_current_cert) name(X509_STORE_CTX_get_error) \
     name(X509_STORE_CTX_get_error_depth) name(X509_STORE_CTX_get_ex_data) name(X509_STORE_CTX_init) \
     name(X509_STORE_CTX_new) name(X509_STORE_CTX_set_default) name(X509_STORE_CTX_set_depth) \
     name(X509_STORE_CTX_set_error) name(X509_STORE_add_cert) name(X509_STORE_add_crl) \
-    name(X509_STORE_set_flags) name(X509_chain_up_ref) name(X509_check_ip) name(X509_free) \
-    name(X509_get0_notAfter) name(X509_get0_notBefore) name(X509_get_ext_d2i) \
-    name(X509_get_extended_key_usage) name(X509_get_extension_flags) name(X509_up_ref) \
-    name(X509_verify_cert) name(X509_verify_cert_error_string)
+    name(X509_STORE_set_flags) name(X509_VERIFY_PARAM_set_auth_level) name(X509_chain_up_ref) \
+    name(X509_check_ip) name(X509_free) name(X509_get0_notAfter) name(X509_get0_notBefore) \
+    name(X509_get_ext_d2i) name(X509_get_extended_key_usage) name(X509_get_extension_flags) \
+    name(X509_up_ref) name(X509_verify_cert) name(X509_verify_cert_error_string)
 // clang-format on
 
 // Returns what make() returns. The first call makes it, and it lasts as long as the process. When make()
