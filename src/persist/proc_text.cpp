@@ -110,6 +110,7 @@ std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::ui
             for (auto flag = field(line); !flag.empty(); flag = field(line)) {
                 areas.back().writable |= flag == "sh";
                 areas.back().sync |= flag == "sf";
+                areas.back().watched |= flag == "um" || flag == "uw" || flag == "ui";
             }
         }
     }

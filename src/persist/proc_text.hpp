@@ -34,6 +34,7 @@ struct Area {
     bool shared = false;    // MAP_SHARED
     bool writable = false;  // MAP_SHARED of a file open for writing ("sh"): msync has an effect
     bool sync = false;      // MAP_SYNC ("sf")
+    bool watched = false;   // userfaultfd(2) serves its faults ("um", "uw", "ui")
     FileNumber file;
     std::uint64_t offset = 0;  // of the first byte, in the file
     std::string path;          // as the kernel prints it, "" for plain anonymous memory
@@ -51,7 +52,7 @@ struct Mount {
 };
 
 // Returns the areas that are at least partly in [begin, end), in order. Lines that are not valid are skipped.
-// The text of /proc/PID/maps will do, where `writable` and `sync` are not asked for.
+// The text of /proc/PID/maps will do, where `writable`, `sync` and `watched` are not asked for.
 [[nodiscard]] std::vector<Area> areas_in(std::string_view smaps, std::uintptr_t begin, std::uintptr_t end);
 
 // Returns every mount, in order. Lines that are not valid are skipped.

@@ -5,6 +5,8 @@
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -27,14 +29,12 @@ void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
 }
 
 // Returns whether this thread survives that the peer truncates a file. The kernel ends a process whose thread
-// has blocked the signal. Programs block signals when a thread begins, so it looks once.
+// has blocked the signal. A thread may do that at any time, so it looks at each access, which takes about 0.1
+// microseconds.
 bool survives_faults() {
-    static thread_local const bool once = [] {
-        sigset_t blocked;
-        return pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, SIGBUS) == 0 &&
-               sigismember(&blocked, SIGSEGV) == 0;
-    }();
-    return once;
+    sigset_t blocked;
+    return pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, SIGBUS) == 0 &&
+           sigismember(&blocked, SIGSEGV) == 0;
 }
 
 // Copies to or from mapped memory. Returns false when either side is not there.
@@ -99,7 +99,8 @@ bool DirectAccess::find(std::uint32_t key) {
 // kernel allows the access. Another process does not have the random number at that place.
 bool DirectAccess::prove() {
     std::uint64_t number = 0;
-    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number)) {
+    // The C library's function is a cancellation point.
+    if (syscall(SYS_getrandom, &number, sizeof(number), GRND_NONBLOCK) != sizeof(number)) {
         end();
         return false;
     }
@@ -127,6 +128,9 @@ bool DirectAccess::look_again() {
         return true;
     }
     unmap_withdrawn();
+    if (has_mapping_) {
+        persist::install_guard();  // the program may have set a handler of its own since
+    }
     return prove();
 }
 
@@ -165,29 +169,33 @@ void DirectAccess::use_mapping() {
     }
 }
 
-// The thread whose process was looked at is the peer's when it still is afterwards.
+// The thread whose process was looked at is the peer's when the peer still names it afterwards.
 void DirectAccess::look_for(Mapped &mapped) {
     constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    PeerMapping found{PeerMemory{.thread = thread_,
+    const pid_t thread = thread_;
+    PeerMapping found{PeerMemory{.thread = thread,
                                  .place = mapped.place,
                                  .bytes = mapped.length,
                                  .writes = (mapped.rights & writing) != 0,
                                  .durable = (mapped.rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0}};
-    if (!found || prove()) {
+    if (!found || (prove() && thread_ == thread)) {
         mapped.memory = std::move(found);
+        has_mapping_ = has_mapping_ || mapped.memory;
     }
 }
 
 void DirectAccess::unmap_withdrawn() {
-    if (mapped_ == nullptr) {
+    if (!has_mapping_) {
         return;
     }
+    has_mapping_ = false;
     for (std::size_t number = 0; number < Board::most_offers; ++number) {
         Mapped &mapped = (*mapped_)[number];
         const Board::Offer &offer = boards_.peers->offers[number];
         if (mapped.memory && (offer.key.load(std::memory_order_relaxed) == 0 || !is_of(mapped, offer))) {
             mapped = {};
         }
+        has_mapping_ = has_mapping_ || mapped.memory;
     }
 }
 

@@ -2,7 +2,7 @@
 // soft/memory/direct_access: accesses the memory that the peer of one connection, a process of this host, has
 // offered (memory/offers). The kernel copies the bytes between the two processes (process_vm_writev(2)), and
 // checks that this process may do that, and that the memory is there. Memory that the peer has mapped from a
-// file is mapped here too after some accesses (memory/peer_mapping), and then needs no system call. The
+// file is mapped here too after some accesses (memory/peer_mapping), and the processor then copies. The
 // peer's process does nothing.
 //
 // The peer names a thread. One that is not a thread of the peer's process is not used, so that a peer that
@@ -30,8 +30,10 @@ namespace soft {
 // It is not thread-safe: its owner locks.
 class DirectAccess {
 public:
-    // The most bytes of one access. A peer that withdraws an offer waits that long.
+    // The most bytes of one access. A peer that withdraws an offer waits that long. A store to mapped memory
+    // may wait for the file system, which may let a process write only a few MB/s.
     static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+    static constexpr std::size_t most_mapped_bytes = std::size_t{64} << 10;
     // Looking for a mapping takes as long as some hundred accesses, so the region has to be in use.
     static constexpr unsigned uses_before_mapping = 8;
 
@@ -51,16 +53,24 @@ public:
     void end() {
         boards_ = {};
         mapped_.reset();
+        has_mapping_ = false;
     }
 
     // Returns whether the connection goes through memory, so that a peer may offer anything.
     [[nodiscard]] bool is_possible() const { return boards_.own != nullptr; }
     // Returns whether the peer may have offered the region with this key.
     [[nodiscard]] bool may_reach(std::uint32_t key) { return is_possible() && find(key); }
+    // Returns how many bytes the next access may have, of the region for which may_reach() was called last.
+    [[nodiscard]] std::size_t most() const {
+        return has_mapping_ && (*mapped_)[number_].memory ? most_mapped_bytes : most_bytes;
+    }
+    // Returns whether memory of the peer is mapped here; look_again() unmaps it when it is not offered any
+    // more.
+    [[nodiscard]] bool has_mapping() const { return has_mapping_; }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
     // nothing can be reached any more.
     [[nodiscard]] bool look_again();
-    // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
+    // Copy bytes to or from the peer's memory, up to most(). Return false when that is not possible; the
     // caller then asks the peer, which also knows how to refuse.
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
                              std::size_t bytes) {
@@ -117,6 +127,7 @@ private:
     std::uint32_t missed_key_ = 0;  // a key that was not offered after this many changes
     std::uint32_t missed_changes_ = 0;
     std::unique_ptr<AllMapped> mapped_;
+    bool has_mapping_ = false;
 };
 
 }  // namespace soft

@@ -4,7 +4,12 @@
 //     test_soft_mapped_access [BOARDS]: 20,000 random boards unless told
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -364,13 +369,14 @@ void a_truncated_file_is_an_error(void **) {
     }
 }
 
-// The kernel would end the process when the file is truncated.
+// The kernel would end the process when the file is truncated. The thread has used the mapping before.
 void a_thread_with_blocked_signals_uses_no_mapping(void **) {
     Mapped target{memory_file()};
     Connection connection;
     connection.offer(target.region);
     warm_up(connection, target);
     std::thread{[&] {
+        assert_true(is_written_here(connection, target, 0));
         sigset_t all;
         sigfillset(&all);
         assert_int_equal(pthread_sigmask(SIG_BLOCK, &all, nullptr), 0);
@@ -379,6 +385,90 @@ void a_thread_with_blocked_signals_uses_no_mapping(void **) {
         assert_false(connection.write(target.region.rkey, iova + page, pattern()));
     }}.join();
     assert_true(is_written_here(connection, target, 0));
+}
+
+// The program sets a handler of its own when the memory is mapped already.
+void a_later_handler_does_not_get_the_fault(void **) {
+    Mapped target{memory_file()};
+    Connection connection;
+    connection.offer(target.region);
+    warm_up(connection, target);
+    assert_true(is_written_here(connection, target, page));
+    struct sigaction own {};
+    own.sa_handler = [](int) { _exit(EXIT_FAILURE); };
+    struct sigaction before {};
+    assert_int_equal(sigaction(SIGBUS, &own, &before), 0);
+    assert_true(connection.access.look_again());
+    assert_int_equal(ftruncate(target.file.get(), page), 0);
+    assert_false(connection.write(target.region.rkey, iova + page, pattern()));
+    assert_int_equal(sigaction(SIGBUS, &before, nullptr), 0);
+}
+
+// A program that locks its memory does not get all of the peer's file into its own.
+void a_program_that_locks_its_memory_has_no_more_of_it(void **) {
+    Mapped target{memory_file()};
+    Connection connection;
+    connection.offer(target.region);
+    if (mlockall(MCL_FUTURE) != 0) {
+        skip();
+    }
+    warm_up(connection, target);
+    struct stat status {};
+    assert_int_equal(fstat(target.file.get(), &status), 0);
+    assert_int_equal(munlockall(), 0);
+    assert_true(status.st_blocks <= static_cast<long>(page) / 512);  // the page that was read
+    assert_true(is_written_here(connection, target, size - 64));
+}
+
+// A program that learns of faults, or of writes, would not learn of those in another mapping.
+void watched_memory_is_not_mapped(void **) {
+    const base::Fd watcher{static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY))};
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    if (!watcher || ioctl(watcher.get(), UFFDIO_API, &api) != 0) {
+        skip();
+    }
+    Mapped target{memory_file()};
+    std::fill_n(target.memory, size, std::byte{1});
+    uffdio_register watched{
+        .range = {.start = reinterpret_cast<std::uintptr_t>(target.memory) + size - page, .len = page},
+        .mode = UFFDIO_REGISTER_MODE_MISSING,
+        .ioctls = 0};
+    assert_int_equal(ioctl(watcher.get(), UFFDIO_REGISTER, &watched), 0);
+    Connection connection;
+    connection.offer(target.region);
+    warm_up(connection, target);
+    assert_false(is_written_here(connection, target, 0));
+}
+
+// The thread that looks for the object uses the frame of the one that waits for it.
+void a_thread_that_is_to_end_waits_for_the_search(void **) {
+    Mapped target{memory_file()};
+    Connection connection;
+    connection.offer(target.region);
+    std::atomic<bool> done{false};
+    std::thread{[&] {
+        pthread_cancel(pthread_self());
+        warm_up(connection, target);
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
+        done = true;
+    }}.join();
+    assert_true(done);
+    assert_true(is_written_here(connection, target, 0));
+}
+
+// An access of mapped memory may wait for its file system, so it is shorter.
+void an_access_is_short(void **) {
+    Mapped target{memory_file()};
+    Connection connection;
+    connection.offer(target.region);
+    assert_true(connection.access.may_reach(target.region.rkey));
+    assert_int_equal(connection.access.most(), DirectAccess::most_bytes);
+    warm_up(connection, target);
+    assert_int_equal(connection.access.most(), DirectAccess::most_mapped_bytes);
+    assert_true(connection.access.has_mapping());
+    target.deregister();
+    assert_true(connection.access.look_again());
+    assert_false(connection.access.has_mapping());
 }
 
 // A thread writes as fast as it can. When deregistering has returned, nothing changes any more.
@@ -602,6 +692,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(all_additions_count),
         cmocka_unit_test(a_truncated_file_is_an_error),
         cmocka_unit_test(a_thread_with_blocked_signals_uses_no_mapping),
+        cmocka_unit_test(a_later_handler_does_not_get_the_fault),
+        cmocka_unit_test(a_program_that_locks_its_memory_has_no_more_of_it),
+        cmocka_unit_test(watched_memory_is_not_mapped),
+        cmocka_unit_test(a_thread_that_is_to_end_waits_for_the_search),
+        cmocka_unit_test(an_access_is_short),
         cmocka_unit_test(deregistering_waits_for_an_access),
         cmocka_unit_test(a_mapping_ends_with_its_offer_or_connection),
         cmocka_unit_test(another_registration_is_mapped_anew),
