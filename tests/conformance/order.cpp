@@ -46,6 +46,27 @@ void a_fenced_send_carries_what_the_read_brought(void **) {
     }
 }
 
+// A read follows the message into the memory that it reads, also when the device could do it at once.
+void a_read_sees_the_message_before_it(void **) {
+    static constexpr std::size_t half = Sizes{}.memory_bytes / 2;
+    static constexpr std::size_t bytes = 3000;
+    Ends &ends = connected();
+    for (unsigned round = 1; round <= 16; ++round) {
+        std::ranges::fill(ends.server.memory, std::byte{0});
+        fill(ends.client, half, bytes, round);
+        assert_int_equal(post(ends.client, {read_request(ends.client, ends.server, 0, bytes, 1)}), 0);
+        expect_completion(ends.client.cq, 1);
+        assert_int_equal(post_receive(ends.server, 9, {sge(ends.server, 0, bytes)}), 0);
+        assert_int_equal(post(ends.client, {send_request(ends.client, half, bytes, 2),
+                                            read_request(ends.client, ends.server, 0, bytes, 3)}),
+                         0);
+        expect_completion(ends.client.cq, 2);
+        expect_completion(ends.client.cq, 3);
+        expect_completion(ends.server.cq, 9);
+        assert_true(holds(ends.client, 0, bytes, round));
+    }
+}
+
 void more_reads_than_the_connection_allows_at_once(void **) {
     static constexpr std::size_t count = 64;
     static constexpr std::size_t bytes = 5000;
@@ -214,6 +235,7 @@ void several_threads_post_and_poll_one_queue_pair(void **) {
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_fenced_write_waits_for_the_read),
     cmocka_unit_test(a_fenced_send_carries_what_the_read_brought),
+    cmocka_unit_test(a_read_sees_the_message_before_it),
     cmocka_unit_test(more_reads_than_the_connection_allows_at_once),
     cmocka_unit_test(flushes_and_reads_share_the_depth),
     cmocka_unit_test(both_ways_at_once),

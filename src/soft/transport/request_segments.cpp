@@ -160,6 +160,7 @@ bool RequestSegments::add_data(SendRequest &request) {
     }
     ordered_in_link_ =
         ordered_in_link_ || !is_message(request.opcode) || request.opcode == IBV_WR_SEND_WITH_INV;
+    message_in_link_ = message_in_link_ || is_message(request.opcode) || has_immediate(request.opcode);
     offset_ = at_end ? 0 : offset_ + size;
     if (at_end && has_immediate(request.opcode)) {
         add_immediate(request);

@@ -69,6 +69,7 @@ private:
 
     // request_segments_direct.cpp
     [[nodiscard]] bool may_go_direct(const SendRequest &request);
+    [[nodiscard]] bool peer_is_there();
     [[nodiscard]] bool go_direct(SendRequest &request);
     [[nodiscard]] bool read_direct(const SendRequest &request, std::size_t bytes);
     [[nodiscard]] bool operate_direct(SendRequest &request);
@@ -82,8 +83,10 @@ private:
     DirectAccess direct_;
     std::size_t direct_bytes_ = 0;
     bool inside_direct_ = false;  // the bytes of the current request up to offset_ were copied
-    bool ordered_in_link_ =
-        false;  // the link may have a request that must come before the next direct access
+    // The link may have a request that must come before any direct access, or a message, that must come
+    // before a direct read or atomic operation.
+    bool ordered_in_link_ = false;
+    bool message_in_link_ = false;
     base::Clock::time_point peer_seen_;  // when the peer's process was last there
     std::size_t max_payload_bytes_ = 0;
     unsigned most_awaiting_ = 0;

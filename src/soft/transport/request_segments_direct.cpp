@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/request_segments: writes, reads and atomic operations that this process does itself, in
 // memory that the peer on this host has offered (memory/offers). They are done when they return, so all later
-// requests come after them. They may overtake messages that the link still has, as RFC 5040 (section 5.5)
-// allows, but no write, read or atomic operation: programs look at memory to learn that bytes have come.
-// Neither do they overtake a message that takes a key back.
+// requests come after them. A write may overtake messages that the link still has, as RFC 5040 (section 5.5)
+// allows; a read or an atomic operation comes after them. None overtakes a write, read or atomic operation,
+// because programs look at memory to learn that bytes have come, nor a message that takes a key back.
 #include <algorithm>
 
 #include "persist/guard.hpp"
@@ -24,6 +24,11 @@ bool is_one_access(const SendRequest &request) {
            request.length == wire::atomic_bytes;
 }
 
+// Returns whether the request may be done before an earlier message is delivered.
+bool may_overtake_messages(const SendRequest &request) {
+    return request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_ATOMIC_WRITE;
+}
+
 }  // namespace
 
 void RequestSegments::leave_link() {
@@ -31,9 +36,23 @@ void RequestSegments::leave_link() {
     link_ = nullptr;
 }
 
+bool RequestSegments::peer_is_there() {
+    const auto now = base::Clock::now();
+    if (now - peer_seen_ > seen_for) {
+        if (link_->ready().ended || !direct_.look_again()) {
+            return false;
+        }
+        peer_seen_ = now;
+    }
+    return true;
+}
+
 // The peer counts the bytes of a write with immediate data. A request that has begun in the link, or has
-// failed, ends there.
+// failed, ends there. A message looks at the peer too, so that a mapping that is withdrawn does not stay.
 bool RequestSegments::may_go_direct(const SendRequest &request) {
+    if (direct_.has_mapping() && !peer_is_there()) {
+        return false;
+    }
     if ((request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ &&
          !is_one_access(request)) ||
         request.status != IBV_WC_SUCCESS) {
@@ -43,23 +62,18 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         !queue_.nothing_awaits()) {
         return false;
     }
-    if (ordered_in_link_) {
+    if (ordered_in_link_ || (message_in_link_ && !may_overtake_messages(request))) {
         if (!batch_.empty() || link_->undelivered()) {
             return false;
         }
         ordered_in_link_ = false;
+        message_in_link_ = false;
     }
-    if (const auto now = base::Clock::now(); now - peer_seen_ > seen_for) {
-        if (link_->ready().ended || !direct_.look_again()) {
-            return false;
-        }
-        peer_seen_ = now;
-    }
-    return true;
+    return peer_is_there();
 }
 
 bool RequestSegments::go_direct(SendRequest &request) {
-    const std::size_t bytes = std::min<std::size_t>(request.length - offset_, DirectAccess::most_bytes);
+    const std::size_t bytes = std::min<std::size_t>(request.length - offset_, direct_.most());
     if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
             return false;
@@ -125,12 +139,9 @@ bool RequestSegments::store_direct(const SendRequest &request) {
         return false;
     }
     std::uint64_t value = 0;
-    auto *to = reinterpret_cast<std::byte *>(&value);
-    for (const iovec &piece : std::span{gathered_}.first(gathered_pieces_)) {
-        if (!persist::guarded_copy(to, piece.iov_base, piece.iov_len)) {
-            return false;
-        }
-        to += piece.iov_len;
+    if (!persist::guarded_gather(reinterpret_cast<std::byte *>(&value),
+                                 std::span{gathered_}.first(gathered_pieces_))) {
+        return false;
     }
     std::uint64_t original = 0;
     return direct_.atomic(request.rkey, request.remote_address,
