@@ -62,7 +62,7 @@ bool proc_is_of_this_namespace() {
 
 // Returns whether an open object is the file. It takes what is known here, and does not wait for a server.
 bool is(int object, const persist::FileNumber &file) {
-    struct statx status {};
+    struct statx status{};
     if (syscall(SYS_statx, object, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) !=
         0) {
         return false;
@@ -214,8 +214,8 @@ Search::Found Search::find_descriptor(Is is) const {
 
 // Returns whether a program serves page faults of the memory, or learns of writes to it (userfaultfd(2)). It
 // would not learn of what is written through another mapping. For the text of smaps the kernel looks at each
-// page of the other process, some 20 milliseconds for a GiB, so a process without such a descriptor is believed
-// not to have that.
+// page of the other process, some 20 milliseconds for a GiB, so a process without such a descriptor is
+// believed not to have that.
 bool Search::is_watched() const {
     if (find_descriptor([](int, const char *, std::string_view link) {
             return link == "anon_inode:[userfaultfd]";
@@ -269,9 +269,9 @@ int Search::open_among_descriptors() const {
 }
 
 // On DAX, MAP_SYNC makes the file's metadata durable at a page's first write, as the other process's own
-// mapping does. Another file refuses that flag. The pages of hugetlbfs are larger than those that the place and
-// the length are rounded to here. A program that locks its future memory (mlockall(2)) would read the whole
-// file, so the memory becomes accessible only when that is undone.
+// mapping does. Another file refuses that flag. The pages of hugetlbfs are larger than those that the place
+// and the length are rounded to here. A program that locks its future memory (mlockall(2)) would read the
+// whole file, so the memory becomes accessible only when that is undone.
 void Search::map(int file) {
     struct stat status;
     struct statfs system;

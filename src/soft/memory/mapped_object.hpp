@@ -4,11 +4,11 @@
 // process may read the other's /proc (ptrace(2), "access mode checking"), and may open the object. The other
 // process does nothing, and what it says of its memory is not used.
 //
-// A thread of its own does the work. When the memory is a mapping of a file, the thread gives up the program's
-// descriptors, and has only those that it opens. Closing a descriptor of a file would take the record locks
-// from the program that it has on this file (fcntl_locking(2)). To give them up, the kernel copies the lowest
-// 64 descriptors at least, and closes the copies. That is a close(2) to a file system that looks at each one:
-// NFS writes back, and a message queue forgets a mq_notify(3) of this process.
+// A thread of its own does the work. When the memory is a mapping of a file, the thread gives up the
+// program's descriptors, and has only those that it opens. Closing a descriptor of a file would take the
+// record locks from the program that it has on this file (fcntl_locking(2)). To give them up, the kernel
+// copies the lowest 64 descriptors at least, and closes the copies. That is a close(2) to a file system that
+// looks at each one: NFS writes back, and a message queue forgets a mq_notify(3) of this process.
 #pragma once
 
 #include <sys/types.h>

@@ -168,8 +168,8 @@ bool Offers::peer_is_gone() const {
            info.tcpi_state != TCP_FIN_WAIT2;
 }
 
-// An access takes as long as one copy (DirectAccess::most()). A peer that was stopped in between, or waits for
-// its file system, or whose board has any number, is not waited for without end.
+// An access takes as long as one copy (DirectAccess::most()). A peer that was stopped in between, or waits
+// for its file system, or whose board has any number, is not waited for without end.
 void Offers::wait_for_accesses(unsigned numbers) const {
     std::uint32_t number = 0;
     const auto is_under_way = [&] {
@@ -183,10 +183,11 @@ void Offers::wait_for_accesses(unsigned numbers) const {
     while (is_under_way() && !peer_is_gone()) {
         if (base::Clock::now() >= patience) {
             const MemoryRegion &region = *offered_[number].region;
-            BASE_LOG(Error,
-                     "the peer's process does not finish an access to the %zu bytes at %p: when it goes on, it "
-                     "may still write there",
-                     region.length, region.addr);
+            BASE_LOG(
+                Error,
+                "the peer's process does not finish an access to the %zu bytes at %p: when it goes on, it "
+                "may still write there",
+                region.length, region.addr);
             return;
         }
         sched_yield();

@@ -394,9 +394,9 @@ void a_later_handler_does_not_get_the_fault(void **) {
     connection.offer(target.region);
     warm_up(connection, target);
     assert_true(is_written_here(connection, target, page));
-    struct sigaction own {};
+    struct sigaction own{};
     own.sa_handler = [](int) { _exit(EXIT_FAILURE); };
-    struct sigaction before {};
+    struct sigaction before{};
     assert_int_equal(sigaction(SIGBUS, &own, &before), 0);
     assert_true(connection.access.look_again());
     assert_int_equal(ftruncate(target.file.get(), page), 0);
@@ -413,7 +413,7 @@ void a_program_that_locks_its_memory_has_no_more_of_it(void **) {
         skip();
     }
     warm_up(connection, target);
-    struct stat status {};
+    struct stat status{};
     assert_int_equal(fstat(target.file.get(), &status), 0);
     assert_int_equal(munlockall(), 0);
     assert_true(status.st_blocks <= static_cast<long>(page) / 512);  // the page that was read
