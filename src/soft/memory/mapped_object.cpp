@@ -47,6 +47,20 @@ int open_at(int folder, const char *name, int flags) {
     return static_cast<int>(syscall(SYS_openat, folder, name, flags | O_CLOEXEC, 0));
 }
 
+// A descriptor that is closed in the end, in the table that this thread has then.
+struct Closed {
+    explicit Closed(int one) : descriptor{one} {}
+    ~Closed() {
+        if (descriptor >= 0) {
+            syscall(SYS_close, descriptor);
+        }
+    }
+    Closed(const Closed &) = delete;
+    Closed &operator=(const Closed &) = delete;
+
+    const int descriptor;
+};
+
 // Returns the path that a symbolic link of /proc has, "" when there is none, or it is longer than a path.
 // That asks no file system.
 std::string_view target_of(int folder, const char *name, std::array<char, PATH_MAX> &room) {
@@ -145,6 +159,7 @@ std::string Search::text_of(const char *name, std::size_t most) const {
     constexpr std::size_t block = 16384;
     std::string text;
     const int file = open_at(process_, name, O_RDONLY);
+    const Closed closed{file};
     bool is_behind = false;
     while (file >= 0 && !is_behind && text.size() < most) {
         const std::size_t before = text.size();
@@ -158,9 +173,6 @@ std::string Search::text_of(const char *name, std::size_t most) const {
         is_behind = !persist::areas_in(std::string_view{text}.substr(before), memory_.place + memory_.bytes,
                                        UINTPTR_MAX)
                          .empty();
-    }
-    if (file >= 0) {
-        syscall(SYS_close, file);
     }
     return text;
 }
