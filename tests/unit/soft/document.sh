@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
 document=doc/SOFT_DEVICE.md
-known=$(grep -rhoE '\b(fixture_test|cmocka_unit_test[a-z_]*)\([a-z0-9_]+' tests/unit | sed 's/.*(//')
+known=$(grep -rhoE '\b(fixture_test|cmocka_unit_test[a-z_]*)\([a-z0-9_]+' tests/unit tests/conformance | sed 's/.*(//')
 known+=$'\n'$(find tests/unit/soft -name '*.cpp' | sed 's/.*\//soft_/; s/\.cpp$//')
 # The files that do it stand beside the tests.
 known+=$'\n'$(find src/soft -name '*.cpp' | sed 's/.*\///; s/\.cpp$//')
