@@ -25,16 +25,11 @@ namespace base {
 struct TlsAsked {
     enum class How : std::uint8_t { Not, Keys, Certificates };
 
-    // Takes psk:FILE or x509:FILE; a null or empty text asks for no TLS. Fails with EINVAL. A program may go
-    // to another folder before a connection reads the file, so the name begins with a slash. Throws
-    // std::bad_alloc.
-    [[nodiscard]] static Result<TlsAsked> parse(const char *text) {
+    // Takes psk:FILE or x509:FILE. Fails with EINVAL. A program may go to another folder before a connection
+    // reads the file, so the name begins with a slash. Throws std::bad_alloc.
+    [[nodiscard]] static Result<TlsAsked> parse(std::string_view word) {
         constexpr std::string_view keys = "psk:";
         constexpr std::string_view certificates = "x509:";
-        const std::string_view word{text != nullptr ? text : ""};
-        if (word.empty()) {
-            return TlsAsked{};
-        }
         if (word.starts_with("psk:/")) {
             return TlsAsked{.how = How::Keys, .file = std::string{word.substr(keys.size())}};
         }

@@ -24,8 +24,7 @@ int set_tls(Configuration *cfg, const char *tls, const char *function = __builti
         return invalid("cfg is NULL", function);
     }
     try {
-        const auto asked = base::TlsAsked::parse(tls);
-        if (tls != nullptr && (!asked || !asked->is_required())) {
+        if (tls != nullptr && !base::TlsAsked::parse(tls)) {
             return invalid("tls is neither psk:FILE nor x509:FILE with the whole path of FILE", function);
         }
         cfg->tls = tls != nullptr ? std::make_shared<const std::string>(tls) : nullptr;

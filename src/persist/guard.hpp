@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -40,6 +41,24 @@ void install_guard();
 template <typename Work>
 [[nodiscard]] bool guarded(const void *address, std::size_t size, Work work) {
     return guarded_call(address, size, [](void *argument) { (*static_cast<Work *>(argument))(); }, &work);
+}
+
+// Replaces the eight bytes at `to`, a multiple of 8, by result_of(old bytes) at once, and stores the old
+// ones. The processor does it, so that its other atomic operations on the same memory are atomic with it too.
+// Acquire and release pair with the operations of other programs on the memory. Returns false when it
+// faulted. The threads are those of guarded_copy().
+template <typename ResultOf>
+[[nodiscard]] bool guarded_exchange(std::uint64_t *to, std::uint64_t &original, ResultOf result_of) {
+    return guarded(to, sizeof(*to), [&] {
+        const std::atomic_ref<std::uint64_t> target{*to};
+        // This first access is a write, so that memory that vanished faults here, and not inside
+        // ThreadSanitizer, which holds a lock of its own in the exchange.
+        std::uint64_t found = target.fetch_add(0, std::memory_order_relaxed);
+        while (!target.compare_exchange_weak(found, result_of(found), std::memory_order_acq_rel,
+                                             std::memory_order_relaxed)) {
+        }
+        original = found;
+    });
 }
 
 // Returns every signal except those that a faulty instruction raises. Our threads block these signals, so

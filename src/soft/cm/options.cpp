@@ -72,7 +72,7 @@ base::Result<void> CmId::set_tls(const char *text) {
     auto wanted = tls_of_new_ids();
     if (text != nullptr) {
         auto asked = base::TlsAsked::parse(text);
-        if (!asked || !asked->is_required()) {
+        if (!asked) {
             BASE_LOG(
                 Error,
                 "the TLS of an id is \"%s\", expected psk:FILE or x509:FILE, with the whole path of FILE",

@@ -60,6 +60,9 @@ enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
 // Returns the meaning of this value of RPMA_TLS, nullptr when it is not set. Fails with EINVAL, and logs it,
 // when the value is not valid.
 [[nodiscard]] inline base::Result<base::TlsAsked> tls_asked_for(const char *value) {
+    if (value == nullptr || *value == '\0') {
+        return base::TlsAsked{};
+    }
     auto asked = base::TlsAsked::parse(value);
     if (!asked) {
         BASE_LOG(Error,

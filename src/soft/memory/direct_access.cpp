@@ -50,23 +50,17 @@ bool copy_here(std::byte *mapped, std::span<const iovec> here, bool writes) {
     return true;
 }
 
-// Acquire and release pair with the operations of the target's program and of its device.
-std::uint64_t run(const DirectAccess::Atomic &operation, std::uint64_t &memory) {
+std::uint64_t result_of(const DirectAccess::Atomic &operation, std::uint64_t original) {
     using Kind = DirectAccess::Atomic::Kind;
-    const std::atomic_ref<std::uint64_t> target{memory};
-    // This first access is a write, so that memory that vanished faults here, and not inside ThreadSanitizer,
-    // which holds a lock of its own in the other operations.
-    target.fetch_add(0, std::memory_order_relaxed);
-    if (operation.kind == Kind::Add) {
-        return target.fetch_add(operation.value, std::memory_order_acq_rel);
+    switch (operation.kind) {
+        case Kind::Add:
+            return original + operation.value;
+        case Kind::CompareAndSwap:
+            return original == operation.compare ? operation.value : original;
+        case Kind::Store:
+            break;
     }
-    std::uint64_t found = operation.compare;
-    if (operation.kind == Kind::CompareAndSwap) {
-        target.compare_exchange_strong(found, operation.value, std::memory_order_acq_rel);
-        return found;
-    }
-    target.store(operation.value, std::memory_order_release);
-    return found;
+    return operation.value;
 }
 
 constexpr std::uint64_t atomic_bytes = 8;
@@ -199,6 +193,15 @@ void DirectAccess::unmap_withdrawn() {
     }
 }
 
+// Prepares an access of the offer that was found last, which begins after it.
+bool DirectAccess::is_ready() {
+    if (!proven_ && !prove()) {
+        return false;
+    }
+    use_mapping();
+    return is_possible();
+}
+
 // Tells the peer which offer is used before it looks whether that offer still stands. The caller ends the
 // access.
 bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes, unsigned right,
@@ -241,11 +244,7 @@ ssize_t DirectAccess::copy_by_kernel(Way way, std::span<const iovec> here, const
 
 bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                         std::size_t bytes) {
-    if (!proven_ && !prove()) {
-        return false;
-    }
-    use_mapping();
-    if (!is_possible()) {
+    if (!is_ready()) {
         return false;
     }
     const bool writes = way == Way::Write;
@@ -277,11 +276,7 @@ bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::
 
 bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
                           std::uint64_t &original) {
-    if (!proven_ && !prove()) {
-        return false;
-    }
-    use_mapping();
-    if (!is_possible()) {
+    if (!is_ready()) {
         return false;
     }
     const unsigned right =
@@ -291,7 +286,8 @@ bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic
     if (address % atomic_bytes == 0 && begin_access(key, address, atomic_bytes, right, reached) &&
         reached.mapped != nullptr && reinterpret_cast<std::uintptr_t>(reached.mapped) % atomic_bytes == 0) {
         auto *const there = reinterpret_cast<std::uint64_t *>(reached.mapped);
-        done = persist::guarded(there, atomic_bytes, [&] { original = run(operation, *there); });
+        done = persist::guarded_exchange(there, original,
+                                         [&](std::uint64_t found) { return result_of(operation, found); });
         if (done && reached.durable) {
             note_written(reached, atomic_bytes);
         }

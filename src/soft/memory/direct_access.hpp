@@ -95,7 +95,7 @@ private:
         std::uint64_t from_begin = 0;
         std::uint64_t to_end = 0;
     };
-    // What an offer said when its memory was last looked for, and the mapping, if there is one.
+    // It keeps what an offer said when its memory was last looked for, and the mapping, if there is one.
     struct Mapped {
         std::uint64_t registration = 0;
         std::uint64_t place = 0;
@@ -110,6 +110,7 @@ private:
     void look_for(Mapped &mapped);
     void unmap_withdrawn();
     [[nodiscard]] bool find(std::uint32_t key);
+    [[nodiscard]] bool is_ready();
     [[nodiscard]] bool prove();
     [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                     unsigned right, Reached &reached);

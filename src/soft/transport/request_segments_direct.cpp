@@ -50,7 +50,8 @@ bool RequestSegments::peer_is_there() {
 // The peer counts the bytes of a write with immediate data. A request that has begun in the link, or has
 // failed, ends there. A message looks at the peer too, so that a mapping that is withdrawn does not stay.
 bool RequestSegments::may_go_direct(const SendRequest &request) {
-    if (direct_.has_mapping() && !peer_is_there()) {
+    const bool looks_first = direct_.has_mapping();
+    if (looks_first && !peer_is_there()) {
         return false;
     }
     if ((request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ &&
@@ -69,7 +70,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         ordered_in_link_ = false;
         message_in_link_ = false;
     }
-    return peer_is_there();
+    return looks_first || peer_is_there();
 }
 
 bool RequestSegments::go_direct(SendRequest &request) {

@@ -2,7 +2,6 @@
 // soft/transport/responder: see the header.
 #include "soft/transport/responder.hpp"
 
-#include <atomic>
 #include <cinttypes>
 #include <utility>
 
@@ -11,24 +10,6 @@
 #include "softrdma.h"
 
 namespace soft {
-
-namespace {
-
-// Runs an atomic operation and returns the old value. The processor executes it, so that the processor's
-// other atomic operations on the same memory are atomic with it too (IBV_ATOMIC_GLOB).
-std::uint64_t run(const wire::AtomicRequest &request, std::uint64_t &memory) {
-    const std::atomic_ref<std::uint64_t> target{memory};
-    // This first access is a write, so that memory that vanished faults here, and not inside ThreadSanitizer,
-    // which holds a lock of its own in the exchange.
-    std::uint64_t original = target.fetch_add(0, std::memory_order_relaxed);
-    // Acquire and release pair with the operations of the target's program.
-    while (!target.compare_exchange_weak(original, wire::result_of(request, original),
-                                         std::memory_order_acq_rel, std::memory_order_relaxed)) {
-    }
-    return original;
-}
-
-}  // namespace
 
 std::unexpected<Refusal> memory_vanished(const PeerAccess &access, const MemoryRegion &region,
                                          const void *place) {
@@ -140,8 +121,8 @@ OrRefusal<> Responder::atomic_requested(std::uint32_t msn, std::span<const std::
             {"an atomic operation on memory that is not aligned", wire::terminate::catastrophic_stream});
     }
     std::uint64_t original = 0;
-    if (!persist::guarded(at, wire::atomic_bytes,
-                          [&] { original = run(*request, *reinterpret_cast<std::uint64_t *>(at)); })) {
+    if (!persist::guarded_exchange(reinterpret_cast<std::uint64_t *>(at), original,
+                                   [&](std::uint64_t found) { return wire::result_of(*request, found); })) {
         return memory_vanished(access_, pin->region(), at);
     }
     if (pin->region().durable) {

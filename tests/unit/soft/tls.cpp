@@ -53,13 +53,18 @@ struct TlsEnds : TwoKeys, Ends {
 
 // ---- the right key ----
 
+// Has a client that has the key ask, and returns its request.
+rdma_cm_id *request_of(TlsPeer &client, test::Device &device) {
+    assert_true(client.shake());
+    client.send(test::encoded(test::from_a_soft_device));
+    return device.take_request();
+}
+
 void a_client_with_the_key_is_let_in(TlsEnds &ends) {
     auto &[device, peer, other] = static_cast<Ends &>(ends);
     peer.connect(device.port());
     TlsPeer client{peer, true, {}};
-    assert_true(client.shake());
-    client.send(test::encoded(test::from_a_soft_device));
-    rdma_cm_id *const request = device.take_request();
+    rdma_cm_id *const request = request_of(client, device);
     assert_string_equal(softrdma_identity(request), "one");
     device.accept(request, "welcome");
     assert_string_equal(softrdma_identity(request), "one");
@@ -401,9 +406,7 @@ void a_peer_is_known_while_the_file_has_its_key(TlsEnds &ends) {
     auto &[device, peer, other] = static_cast<Ends &>(ends);
     peer.connect(device.port());
     TlsPeer client{peer, true, {}};
-    assert_true(client.shake());
-    client.send(test::encoded(test::from_a_soft_device));
-    rdma_cm_id *const request = device.take_request();
+    rdma_cm_id *const request = request_of(client, device);
     const auto expect_failure = [](const rdma_cm_id *id, int error) {
         assert_int_equal(softrdma_peer_is_known(id), -1);
         assert_int_equal(errno, error);
