@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This measures the cost of librpma over the verbs that it calls, in instructions: cost.sh runs it under
-// callgrind, which counts in measured_ functions only. bench_cost librpma|verbs OPERATIONS: so many 8-byte
-// writes, each with its completion, on one connection over the soft device, through librpma or posted to its
-// queue pair.
+// callgrind, which counts in measured_ functions only. bench_cost librpma|verbs|peer OPERATIONS: so many
+// 8-byte writes, each with its completion, on one connection over the soft device, through librpma or posted
+// to its queue pair. With `peer` they are posted too, and go to the shared memory of another process; the
+// numbers of the others hold the work of both ends.
 #include <librpma.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <string_view>
 
+#include "bench.hpp"
 #include "librpma/conn.hpp"
 #include "librpma/cq.hpp"
 #include "librpma/mr_local.hpp"
@@ -38,7 +46,9 @@ struct Ends {
     rpma_cq *cq = nullptr;
 };
 
-alignas(4096) char memory[4096];
+constexpr std::size_t memory_bytes = 4096;
+constexpr std::size_t descriptor_bytes = 21;
+alignas(4096) char memory[memory_bytes];
 
 void await_established(rpma_conn *conn) {
     rpma_conn_event event = RPMA_CONN_UNDEFINED;
@@ -47,41 +57,123 @@ void await_established(rpma_conn *conn) {
     }
 }
 
-Ends connect() {
-    Ends ends;
+void open_peer(Ends &ends) {
     ibv_context *context = nullptr;
-    rpma_ep_cfg *defaults = nullptr;
-    rpma_conn_req *request = nullptr;
-    sockaddr_storage address{};
-    char port[6];
     REQUIRE(rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &context));
     REQUIRE(rpma_peer_new(context, &ends.peer));
+}
+
+std::uint16_t listen(Ends &ends) {
+    const rpma_ep_cfg *const defaults = nullptr;
+    sockaddr_storage address{};
     REQUIRE(rpma_ep_listen_cfg(ends.peer, "127.0.0.1", "0", defaults, &ends.ep));
     REQUIRE(rpma_ep_get_local_addr(ends.ep, &address));
-    std::snprintf(port, sizeof(port), "%u",
-                  unsigned{ntohs(reinterpret_cast<sockaddr_in &>(address).sin_port)});
+    return ntohs(reinterpret_cast<sockaddr_in &>(address).sin_port);
+}
+
+// Begins to connect to the port, which an end in this process may still have to accept.
+void begin_connect(Ends &ends, std::uint16_t number) {
+    char port[6];
+    rpma_conn_req *request = nullptr;
+    std::snprintf(port, sizeof(port), "%u", unsigned{number});
     REQUIRE(rpma_conn_req_new(ends.peer, "127.0.0.1", port, nullptr, &request));
     REQUIRE(rpma_conn_req_connect(&request, nullptr, &ends.client));
+    REQUIRE(rpma_conn_get_cq(ends.client, &ends.cq));
+}
+
+void accept(Ends &ends, const rpma_conn_private_data *data) {
+    rpma_conn_req *request = nullptr;
     REQUIRE(rpma_ep_next_conn_req(ends.ep, nullptr, &request));
-    REQUIRE(rpma_conn_req_connect(&request, nullptr, &ends.server));
+    REQUIRE(rpma_conn_req_connect(&request, data, &ends.server));
+}
+
+void register_memory(Ends &ends, char *begin, int usage) {
+    REQUIRE(rpma_mr_reg(ends.peer, begin, memory_bytes, usage, &ends.local));
+}
+
+Ends connect() {
+    Ends ends;
+    open_peer(ends);
+    begin_connect(ends, listen(ends));
+    accept(ends, nullptr);
     await_established(ends.client);
     await_established(ends.server);
-    char descriptor[21];
-    REQUIRE(rpma_mr_reg(ends.peer, memory, sizeof(memory), RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST,
-                        &ends.local));
+    register_memory(ends, memory, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST);
+    char descriptor[descriptor_bytes];
     REQUIRE(rpma_mr_get_descriptor(ends.local, descriptor));
     REQUIRE(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &ends.remote));
-    REQUIRE(rpma_conn_get_cq(ends.client, &ends.cq));
     return ends;
 }
 
 void end(Ends &ends) {
-    REQUIRE(rpma_conn_delete(&ends.client));
-    REQUIRE(rpma_conn_delete(&ends.server));
-    REQUIRE(rpma_ep_shutdown(&ends.ep));
-    REQUIRE(rpma_mr_remote_delete(&ends.remote));
+    if (ends.client != nullptr) {
+        REQUIRE(rpma_conn_delete(&ends.client));
+    }
+    if (ends.server != nullptr) {
+        REQUIRE(rpma_conn_delete(&ends.server));
+        REQUIRE(rpma_ep_shutdown(&ends.ep));
+    }
+    if (ends.remote != nullptr) {
+        REQUIRE(rpma_mr_remote_delete(&ends.remote));
+    }
     REQUIRE(rpma_mr_dereg(&ends.local));
     REQUIRE(rpma_peer_delete(&ends.peer));
+}
+
+// Is the other process: it offers the memory until the connection ends.
+void serve(char *shared, const std::function<void(std::uint16_t)> &listening) {
+    Ends ends;
+    open_peer(ends);
+    listening(listen(ends));
+    register_memory(ends, shared, RPMA_MR_USAGE_WRITE_DST);
+    char descriptor[descriptor_bytes];
+    REQUIRE(rpma_mr_get_descriptor(ends.local, descriptor));
+    const rpma_conn_private_data data{.ptr = descriptor, .len = sizeof(descriptor)};
+    accept(ends, &data);
+    await_established(ends.server);
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    REQUIRE(rpma_conn_next_event(ends.server, &event));
+    end(ends);
+}
+
+Ends connect_to(std::uint16_t port) {
+    Ends ends;
+    open_peer(ends);
+    begin_connect(ends, port);
+    await_established(ends.client);
+    register_memory(ends, memory, RPMA_MR_USAGE_WRITE_SRC);
+    rpma_conn_private_data data{};
+    REQUIRE(rpma_conn_get_private_data(ends.client, &data));
+    REQUIRE(rpma_mr_remote_from_descriptor(data.ptr, data.len, &ends.remote));
+    return ends;
+}
+
+[[gnu::always_inline]] inline void write_by_librpma(const Ends &ends) {
+    ibv_wc completion;
+    REQUIRE(rpma_write(ends.client, ends.remote, 64, ends.local, 0, 8, RPMA_F_COMPLETION_ALWAYS, nullptr));
+    while (rpma_cq_get_wc(ends.cq, 1, &completion, nullptr) != 0) {
+    }
+}
+
+// Returns how often this process has mapped the memory with this name.
+int mappings_of(const char *name) {
+    std::ifstream maps{"/proc/self/maps"};
+    int count = 0;
+    for (std::string line; std::getline(maps, line);) {
+        count += line.find(name) != std::string::npos ? 1 : 0;
+    }
+    return count;
+}
+
+// Writes until the device has mapped the other process's memory.
+void write_until_mapped(const Ends &ends, const char *name) {
+    const int before = mappings_of(name);
+    for (int writes = 0; mappings_of(name) == before; ++writes) {
+        if (writes == 100'000) {
+            die("mapping the memory of the other process");
+        }
+        write_by_librpma(ends);
+    }
 }
 
 }  // namespace
@@ -89,12 +181,8 @@ void end(Ends &ends) {
 extern "C" {
 
 [[gnu::noinline]] void measured_librpma(const Ends &ends, long operations) {
-    ibv_wc completion;
     for (long i = 0; i < operations; ++i) {
-        REQUIRE(
-            rpma_write(ends.client, ends.remote, 64, ends.local, 0, 8, RPMA_F_COMPLETION_ALWAYS, nullptr));
-        while (rpma_cq_get_wc(ends.cq, 1, &completion, nullptr) != 0) {
-        }
+        write_by_librpma(ends);
     }
 }
 
@@ -126,13 +214,29 @@ extern "C" {
 
 int main(int argc, char **argv) {
     const long operations = argc == 3 ? std::atol(argv[2]) : 0;
-    const bool through_librpma = argc == 3 && std::strcmp(argv[1], "librpma") == 0;
-    if (operations <= 0 || (!through_librpma && std::strcmp(argv[1], "verbs") != 0)) {
-        std::fprintf(stderr, "usage: %s librpma|verbs OPERATIONS\n", argv[0]);
+    const std::string_view way = argc == 3 ? argv[1] : "";
+    if (operations <= 0 || (way != "librpma" && way != "verbs" && way != "peer")) {
+        std::fprintf(stderr, "usage: %s librpma|verbs|peer OPERATIONS\n", argv[0]);
         return 2;
     }
+    if (way == "peer") {
+        const char *const name = "target_of_bench_cost";
+        const int file = memfd_create(name, MFD_CLOEXEC);
+        REQUIRE(ftruncate(file, memory_bytes));
+        void *const shared = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (shared == MAP_FAILED) {
+            die("mmap");
+        }
+        const bench::PeerProcess peer{
+            [&](const auto &listening) { serve(static_cast<char *>(shared), listening); }};
+        Ends ends = connect_to(peer.port());
+        write_until_mapped(ends, name);
+        measured_verbs(ends, operations);
+        end(ends);
+        return 0;
+    }
     Ends ends = connect();
-    (through_librpma ? measured_librpma : measured_verbs)(ends, operations);
+    (way == "librpma" ? measured_librpma : measured_verbs)(ends, operations);
     end(ends);
     return 0;
 }

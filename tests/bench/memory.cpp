@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_memory copy BLOCK BYTES | writev BLOCK BYTES | round-trip ROUNDS BYTES: prints for scripts what two
-// bare processes of one host reach through memory, in bytes a second, and in seconds. `copy` is memcpy() from
-// private memory into memory that both processes have mapped, `writev` is process_vm_writev() into the
-// other's private memory. In a round trip each process copies the bytes into shared memory, and spins until
+// bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS BYTES: prints for scripts
+// what two bare processes of one host reach through memory, in bytes a second, and in seconds. `copy` is
+// memcpy() between shared mappings of two files in FOLDER, `writev` is process_vm_writev() into the other's
+// private memory. In a round trip each process copies the bytes into shared memory, and spins until
 // the other has answered.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -42,9 +43,23 @@ double bandwidth(std::size_t block, std::size_t total, const Move &move) {
     return static_cast<double>(total) / bench::seconds_since(start);
 }
 
-double copy_bandwidth(std::size_t block, std::size_t total) {
-    std::byte *const to = memory(block, MAP_SHARED);
-    std::byte *const from = memory(block, MAP_PRIVATE);
+// Returns a shared mapping of a new file without a name, whose pages are there. It ends with the process.
+std::byte *file_memory(std::size_t bytes, const char *folder) {
+    const int file = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+        bench::die(folder);
+    }
+    void *const made = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (made == MAP_FAILED) {
+        bench::die("mmap");
+    }
+    std::memset(made, 1, bytes);
+    return static_cast<std::byte *>(made);
+}
+
+double copy_bandwidth(std::size_t block, std::size_t total, const char *folder) {
+    std::byte *const to = file_memory(block, folder);
+    std::byte *const from = file_memory(block, folder);
     return bandwidth(block, total, [&] {
         std::memcpy(to, from, block);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler drops no copy
@@ -131,16 +146,18 @@ double round_trip(std::size_t rounds, std::size_t bytes) {
 
 int main(int argc, char **argv) {
     const std::span arguments{argv, static_cast<std::size_t>(argc)};
-    const std::string_view what = argc == 4 ? arguments[1] : "";
-    if (what == "copy") {
-        fmt::print("{}\n", copy_bandwidth(bench::number(arguments[2]), bench::number(arguments[3])));
-    } else if (what == "writev") {
+    const std::string_view what = argc == 4 || argc == 5 ? arguments[1] : "";
+    if (what == "copy" && argc == 5) {
+        fmt::print("{}\n",
+                   copy_bandwidth(bench::number(arguments[2]), bench::number(arguments[3]), arguments[4]));
+    } else if (what == "writev" && argc == 4) {
         fmt::print("{}\n", writev_bandwidth(bench::number(arguments[2]), bench::number(arguments[3])));
-    } else if (what == "round-trip") {
+    } else if (what == "round-trip" && argc == 4) {
         fmt::print("{}\n", round_trip(bench::number(arguments[2]), bench::number(arguments[3])));
     } else {
         fmt::print(stderr,
-                   "usage: bench_memory copy BLOCK BYTES | writev BLOCK BYTES | round-trip ROUNDS BYTES\n");
+                   "usage: bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS "
+                   "BYTES\n");
         return 2;
     }
     return 0;

@@ -49,7 +49,7 @@ file_write() {  # file_write SIZE CALLS
 bandwidth_of() {  # bandwidth_of SIZE
     local calls
     calls=$(calls_for "$1")
-    note memcpy "$1" "$(gigabytes "$("$memory" copy "$1" $(($1 * calls)))")"
+    note memcpy "$1" "$(gigabytes "$("$memory" copy "$1" $(($1 * calls)) "$work")")"
     note process_vm_writev "$1" "$(gigabytes "$("$memory" writev "$1" $(($1 * calls)))")"
     SOFTRDMA_SHM=on perftest "ib_write_bw -R -p PORT -s $1 -n $calls"
     note write_memory "$1" "$(of_mebibytes "$(last_row 4)")"

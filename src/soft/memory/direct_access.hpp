@@ -13,6 +13,7 @@
 // whether the peer is still there (look_again()), so that the number of the thread has no other meaning yet.
 #pragma once
 
+#include <infiniband/verbs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -30,9 +31,11 @@ namespace soft {
 // It is not thread-safe: its owner locks.
 class DirectAccess {
 public:
-    // The most bytes of one access. A peer that withdraws an offer waits that long. A store to mapped memory
-    // may wait for the file system, which may let a process write only a few MB/s.
+    // The most bytes of one call.
     static constexpr std::size_t most_bytes = std::size_t{1} << 20;
+    // The most bytes of one access to mapped memory; the kernel's copy is one access. A peer that withdraws
+    // an offer waits that long. A store to mapped memory may wait for the file system, which may let a
+    // process write only a few MB/s.
     static constexpr std::size_t most_mapped_bytes = std::size_t{64} << 10;
     // Looking for a mapping takes as long as some hundred accesses, so the region has to be in use.
     static constexpr unsigned uses_before_mapping = 8;
@@ -60,17 +63,13 @@ public:
     [[nodiscard]] bool is_possible() const { return boards_.own != nullptr; }
     // Returns whether the peer may have offered the region with this key.
     [[nodiscard]] bool may_reach(std::uint32_t key) { return is_possible() && find(key); }
-    // Returns how many bytes the next access may have, of the region for which may_reach() was called last.
-    [[nodiscard]] std::size_t most() const {
-        return has_mapping_ && (*mapped_)[number_].memory ? most_mapped_bytes : most_bytes;
-    }
     // Returns whether memory of the peer is mapped here; look_again() unmaps it when it is not offered any
     // more.
     [[nodiscard]] bool has_mapping() const { return has_mapping_; }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
     // nothing can be reached any more.
     [[nodiscard]] bool look_again();
-    // Copy bytes to or from the peer's memory, up to most(). Return false when that is not possible; the
+    // Copy bytes to or from the peer's memory, up to most_bytes. Return false when that is not possible; the
     // caller then asks the peer, which also knows how to refuse.
     [[nodiscard]] bool write(std::uint32_t key, std::uint64_t address, std::span<const iovec> from,
                              std::size_t bytes) {
@@ -87,6 +86,9 @@ public:
 
 private:
     enum class Way : std::uint8_t { Write, Read };
+    [[nodiscard]] static constexpr unsigned right_of(Way way) {
+        return way == Way::Write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ;
+    }
     // The peer's memory of one access.
     struct Reached {
         iovec memory{};
@@ -117,7 +119,13 @@ private:
     void end_access() const { boards_.own->accesses.store(0, std::memory_order_release); }
     [[nodiscard]] bool copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                             std::size_t bytes);
-    [[nodiscard]] ssize_t copy_by_kernel(Way way, std::span<const iovec> here, const iovec &there);
+    [[nodiscard]] bool may_use_mapping() const;
+    [[nodiscard]] bool copy_mapped(Way way, std::uint32_t key, std::uint64_t address,
+                                   std::span<const iovec> here);
+    [[nodiscard]] bool copy_part(Way way, std::uint32_t key, std::uint64_t address, std::byte *here,
+                                 std::size_t bytes);
+    [[nodiscard]] bool copy_by_kernel(Way way, std::uint32_t key, std::uint64_t address,
+                                      std::span<const iovec> here, std::size_t bytes);
     void note_written(const Reached &reached, std::size_t bytes) const;
 
     Boards boards_;

@@ -74,7 +74,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
 }
 
 bool RequestSegments::go_direct(SendRequest &request) {
-    const std::size_t bytes = std::min<std::size_t>(request.length - offset_, direct_.most());
+    const std::size_t bytes = std::min(request.length - offset_, DirectAccess::most_bytes);
     if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
             return false;

@@ -23,6 +23,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "../../child.hpp"
 #include "base/fd.hpp"
@@ -456,19 +457,43 @@ void a_thread_that_is_to_end_waits_for_the_search(void **) {
     assert_true(is_written_here(connection, target, 0));
 }
 
-// An access of mapped memory may wait for its file system, so it is shorter.
-void an_access_is_short(void **) {
+void a_withdrawn_mapping_is_given_back(void **) {
     Mapped target{memory_file()};
     Connection connection;
     connection.offer(target.region);
-    assert_true(connection.access.may_reach(target.region.rkey));
-    assert_int_equal(connection.access.most(), DirectAccess::most_bytes);
     warm_up(connection, target);
-    assert_int_equal(connection.access.most(), DirectAccess::most_mapped_bytes);
     assert_true(connection.access.has_mapping());
     target.deregister();
     assert_true(connection.access.look_again());
     assert_false(connection.access.has_mapping());
+}
+
+// An access of mapped memory may wait for its file system, so a long write has several. When one fails, the
+// bytes of the later ones are not touched, nor counted as written.
+void a_long_write_has_several_accesses(void **) {
+    constexpr std::size_t part = DirectAccess::most_mapped_bytes;
+    const base::Fd file = memory_file();
+    assert_int_equal(ftruncate(file.get(), 4 * part), 0);
+    void *const memory = mmap(nullptr, 4 * part, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    Registered target;
+    target.enter(static_cast<std::byte *>(memory), 4 * part, iova,
+                 all_rights | SOFTRDMA_ACCESS_FLUSH_PERSISTENT);
+    Connection connection;
+    connection.offer(target.region);
+    warm_up(connection, target);
+    const std::vector bytes(4 * part, std::byte{0xa5});
+    const unsigned before = copies;
+    assert_true(connection.write(target.region.rkey, iova, std::span{bytes}.first(3 * part + 8)));
+    assert_memory_equal(memory, bytes.data(), 3 * part + 8);
+    assert_int_equal(connection.initiator_board.written[0].to, 3 * part + 8);
+    connection.initiator_board.written[0].to = 0;
+    assert_int_equal(ftruncate(file.get(), part), 0);
+    assert_false(connection.write(target.region.rkey, iova, bytes));
+    assert_int_equal(connection.initiator_board.written[0].to, 2 * part);
+    assert_int_equal(copies, before);
+    target.deregister();
+    munmap(memory, 4 * part);
 }
 
 // A thread writes as fast as it can. When deregistering has returned, nothing changes any more.
@@ -696,7 +721,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_program_that_locks_its_memory_has_no_more_of_it),
         cmocka_unit_test(watched_memory_is_not_mapped),
         cmocka_unit_test(a_thread_that_is_to_end_waits_for_the_search),
-        cmocka_unit_test(an_access_is_short),
+        cmocka_unit_test(a_withdrawn_mapping_is_given_back),
+        cmocka_unit_test(a_long_write_has_several_accesses),
         cmocka_unit_test(deregistering_waits_for_an_access),
         cmocka_unit_test(a_mapping_ends_with_its_offer_or_connection),
         cmocka_unit_test(another_registration_is_mapped_anew),
