@@ -145,13 +145,18 @@ Request solicited(Request request) {
 }
 
 bool poll_for(ibv_cq *cq, ibv_wc &completion) {
+    constexpr unsigned polls_of_a_turn = 32;
     const auto deadline = std::chrono::steady_clock::now() + patience;
     int polled = 0;
-    while ((polled = ibv_poll_cq(cq, 1, &completion)) == 0) {
+    for (unsigned empty = 0; (polled = ibv_poll_cq(cq, 1, &completion)) == 0; ++empty) {
         if (std::chrono::steady_clock::now() > deadline) {
             return false;
         }
-        std::this_thread::yield();  // the other end's thread may need this processor
+        // The other end's thread may need this processor. On a busy machine it comes back after some
+        // milliseconds, and a poll moves only a part of a long message.
+        if (empty % polls_of_a_turn == polls_of_a_turn - 1) {
+            std::this_thread::yield();
+        }
     }
     return polled == 1;
 }

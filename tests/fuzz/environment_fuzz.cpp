@@ -70,8 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         using soft::WithinHost;
         require(!within_host || (*within_host == WithinHost::Tcp) == (value == "off"),
                 "only off asks for TCP");
-        require(!within_host || (*within_host == WithinHost::Rings) == (value.empty() || value == "rings"),
-                "only rings asks for the rings alone");
+        require(!within_host || (*within_host == WithinHost::Direct) == (value.empty() || value == "on"),
+                "on, and no value, ask for direct access, and nothing else does");
         const auto tls = soft::tls_asked_for(value.c_str());
         require(
             tls.has_value() == (value.empty() || value.starts_with("psk:/") || value.starts_with("x509:/")),

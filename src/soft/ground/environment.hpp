@@ -38,10 +38,10 @@ enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
 // it, when the value is not valid.
 [[nodiscard]] inline base::Result<WithinHost> within_host_asked_for(const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
-    if (word == "on") {
+    if (word.empty() || word == "on") {
         return WithinHost::Direct;
     }
-    if (word.empty() || word == "rings") {
+    if (word == "rings") {
         return WithinHost::Rings;
     }
     if (word == "off") {

@@ -29,13 +29,22 @@ void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
     }
 }
 
+// A thread that was seen to survive a fault counts as one that does for this long, as does a handler of the
+// signals (look_again()): a system call for each access of a few bytes takes longer than the access.
+constexpr std::chrono::milliseconds survives_for{1};
+
 // Returns whether this thread survives that the peer truncates a file. The kernel ends a process whose thread
-// has blocked the signal. A thread may do that between two calls of the library, so it looks in each, which
-// takes 0.1 to 0.4 microseconds.
-bool survives_faults() {
+// has blocked the signal.
+bool survives_faults(base::Clock::time_point now) {
+    thread_local constinit base::Clock::time_point survives_until{};
+    if (now < survives_until) {
+        return true;
+    }
     sigset_t blocked;
-    return pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, SIGBUS) == 0 &&
-           sigismember(&blocked, SIGSEGV) == 0;
+    const bool survives = pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 &&
+                          sigismember(&blocked, SIGBUS) == 0 && sigismember(&blocked, SIGSEGV) == 0;
+    survives_until = survives ? now + survives_for : base::Clock::time_point{};
+    return survives;
 }
 
 std::uint64_t result_of(const DirectAccess::Atomic &operation, std::uint64_t original) {
@@ -227,7 +236,7 @@ void DirectAccess::note_written(const Reached &reached, std::size_t bytes) const
 
 // Returns whether this thread may touch the mapping of the offer that was found last, if there is one.
 bool DirectAccess::may_use_mapping() const {
-    return mapped_ != nullptr && (*mapped_)[number_].memory && survives_faults();
+    return mapped_ != nullptr && (*mapped_)[number_].memory && survives_faults(now_);
 }
 
 bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,

@@ -23,6 +23,7 @@
 #include <memory>
 #include <span>
 
+#include "base/clock.hpp"
 #include "soft/memory/board.hpp"
 #include "soft/memory/peer_mapping.hpp"
 
@@ -66,6 +67,8 @@ public:
     // Returns whether memory of the peer is mapped here; look_again() unmaps it when it is not offered any
     // more.
     [[nodiscard]] bool has_mapping() const { return has_mapping_; }
+    // Tells the time of the next access, or one shortly before.
+    void set_time(base::Clock::time_point now) { now_ = now; }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
     // nothing can be reached any more.
     [[nodiscard]] bool look_again();
@@ -137,6 +140,7 @@ private:
     std::uint32_t missed_changes_ = 0;
     std::unique_ptr<AllMapped> mapped_;
     bool has_mapping_ = false;
+    base::Clock::time_point now_;
 };
 
 }  // namespace soft

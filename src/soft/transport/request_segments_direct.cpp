@@ -38,6 +38,7 @@ void RequestSegments::leave_link() {
 
 bool RequestSegments::peer_is_there() {
     const auto now = base::Clock::now();
+    direct_.set_time(now);
     if (now - peer_seen_ > seen_for) {
         if (link_->ready().ended || !direct_.look_again()) {
             return false;
