@@ -39,7 +39,8 @@ bio_method_st *TlsSession::calls() {
     return made_once<make>();
 }
 
-TlsSession::TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link) : ssl_{std::move(ssl)}, link_{link} {
+TlsSession::TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link, std::uint64_t most_records)
+    : ssl_{std::move(ssl)}, link_{link}, most_records_{most_records} {
     const OpenSslErrors own;
     BIO *const bio = ssl_ && calls() != nullptr ? openssl().BIO_new(calls()) : nullptr;
     if (bio == nullptr) {
@@ -129,7 +130,7 @@ bool TlsSession::uses_key() const {
 // ---- sending ----
 
 bool TlsSession::encrypt(std::span<const std::byte> bytes) {
-    if (++records_ > tls_records_of_a_key && !change_key(false)) {
+    if (++records_ > most_records_ && !change_key(false)) {
         return false;
     }
     const OpenSslErrors own;

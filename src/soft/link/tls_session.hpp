@@ -17,10 +17,6 @@ struct bio_method_st;  // of <openssl/bio.h>
 
 namespace soft {
 
-// The number of records that are sent with one key. After these the sender changes its key, long before the
-// limit of AES-GCM (RFC 8446 section 5.5). Tests shorten it.
-inline std::uint64_t tls_records_of_a_key = std::uint64_t{1} << 22;
-
 struct SslFree {
     void operator()(SSL *ssl) const;
 };
@@ -30,8 +26,13 @@ public:
     static constexpr std::size_t record_bytes =
         16384;  // the most that one record carries (RFC 8446 section 5.1)
 
-    // `ssl` knows its side and its key. The link outlives the session. Throws std::bad_alloc.
-    TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link);
+    // The number of records that are sent with one key, long before the limit of AES-GCM (RFC 8446 section
+    // 5.5).
+    static constexpr std::uint64_t records_of_a_key = std::uint64_t{1} << 22;
+
+    // `ssl` knows its side and its key. The link outlives the session. After `most_records` records the
+    // session changes the key with which it sends. Throws std::bad_alloc.
+    TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link, std::uint64_t most_records = records_of_a_key);
     TlsSession(const TlsSession &) = delete;
     TlsSession &operator=(const TlsSession &) = delete;
     ~TlsSession() = default;
@@ -108,6 +109,7 @@ private:
 
     const std::unique_ptr<SSL, SslFree> ssl_;
     Link &link_;
+    const std::uint64_t most_records_;
     std::unique_ptr<std::byte[]> in_;  // decrypted
     std::size_t in_begin_ = 0;
     std::size_t in_end_ = 0;

@@ -171,13 +171,11 @@ void either_end_changes_its_key(FreshTls &links) {
 }
 
 // The key of AES-GCM is good for so many records only.
-void a_sender_changes_its_key_by_itself(FreshTls &links) {
-    const auto &[here, there] = links;
-    soft::tls_records_of_a_key = 3;
+void a_sender_changes_its_key_by_itself(FreshTls &) {
+    const auto [here, there] = test::tls_over(test::tcp_links(), 3);
     for (unsigned number = 0; number < 20; ++number) {
         pass(*here, *there, test::pattern(100, number));
     }
-    soft::tls_records_of_a_key = std::uint64_t{1} << 22;
 }
 
 // A peer that asks for changes again and again, and reads no answer, is given up before it takes much memory.

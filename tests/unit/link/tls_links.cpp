@@ -16,7 +16,7 @@ namespace {
 
 using soft::TlsSession;
 
-std::unique_ptr<TlsSession> session_over(soft::Link &link, bool client) {
+std::unique_ptr<TlsSession> session_over(soft::Link &link, bool client, std::uint64_t most_records) {
     assert_non_null(soft::OpenSsl::find());
     assert_non_null(context_of_one_key());
     std::unique_ptr<SSL, soft::SslFree> ssl{SSL_new(context_of_one_key())};
@@ -26,14 +26,14 @@ std::unique_ptr<TlsSession> session_over(soft::Link &link, bool client) {
     } else {
         SSL_set_accept_state(ssl.get());
     }
-    return std::make_unique<TlsSession>(std::move(ssl), link);
+    return std::make_unique<TlsSession>(std::move(ssl), link, most_records);
 }
 
 }  // namespace
 
-Links tls_over(Links links) {
-    auto here = session_over(*links.here, true);
-    auto there = session_over(*links.there, false);
+Links tls_over(Links links, std::uint64_t most_records) {
+    auto here = session_over(*links.here, true, most_records);
+    auto there = session_over(*links.there, false, most_records);
     auto client = TlsSession::Shake::Waits;
     auto server = TlsSession::Shake::Waits;
     while (client != TlsSession::Shake::Done || server != TlsSession::Shake::Done) {

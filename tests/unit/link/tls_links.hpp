@@ -9,8 +9,9 @@
 
 namespace test {
 
-// Does the handshake of TLS on the two links, and returns the two ends of the TLS link.
-[[nodiscard]] Links tls_over(Links links);
+// Does the handshake of TLS on the two links, and returns the two ends of the TLS link. Each end changes its
+// key after `most_records` records.
+[[nodiscard]] Links tls_over(Links links, std::uint64_t most_records = soft::TlsSession::records_of_a_key);
 
 // Returns TLS over tcp_links().
 [[nodiscard]] Links tls_links();
