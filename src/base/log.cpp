@@ -81,7 +81,7 @@ bool LogPlace::admits(int level, Clock::time_point now) {
             window_ = now;
             written_ = 0;
         }
-        admitted = written_ < log_lines_of_place.load(std::memory_order_relaxed);
+        admitted = written_ < log_lines_of_place();
         if (admitted) {
             ++written_;
         } else {

@@ -39,10 +39,10 @@ inline std::atomic<int> log_threshold{static_cast<int>(LogLevel::Warning)};
     return static_cast<int>(level) <= log_threshold.load(std::memory_order_relaxed);
 }
 
-// A place in the code whose lines peers cause. It writes the first log_lines_of_place lines in log_window,
+// A place in the code whose lines peers cause. It writes the first log_lines_of_place() lines in log_window,
 // and counts the later ones. When the window is over, the count becomes one line, with the text of the last
 // line that was written. The next line of the place, or tell_withheld_lines(), writes it.
-inline std::atomic<unsigned> log_lines_of_place{16};  // tests raise it
+[[nodiscard]] unsigned log_lines_of_place();
 inline constexpr std::chrono::seconds log_window{10};
 
 class LogPlace {

@@ -13,11 +13,11 @@
 #include <cstdlib>
 #include <utility>
 
+#include "../limits.hpp"
 #include "../loopback.hpp"
 #include "../wire.hpp"
 #include "base/fd.hpp"
 #include "choices.hpp"
-#include "soft/ground/limits.hpp"
 
 namespace fuzz {
 
@@ -84,7 +84,7 @@ FuzzDevice &FuzzDevice::instance() {
 
 FuzzDevice::FuzzDevice() {
     require(std::getenv("RPMA_FUZZ_TLS") == nullptr || test::use_tls(), "there is a file of keys");
-    soft::limits::wrong_keys_a_minute = 1'000'000'000;
+    test::limits().wrong_keys_a_minute = 1'000'000'000;
     constexpr int every_level = 5;
     softrdma_set_log(swallow, every_level);
     events_ = softrdma_rdma_create_event_channel();

@@ -145,7 +145,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
 void DatagramId::ask() {
     ++attempts_;
     (void)send(socket_.get(), request_bytes_.data(), request_bytes_.size(), MSG_NOSIGNAL);
-    handshake_group_->set_deadline(*this, base::Clock::now() + limits::lookup_interval);
+    handshake_group_->set_deadline(*this, base::Clock::now() + limits::in_force().lookup_interval);
 }
 
 void DatagramId::expire() {
@@ -229,7 +229,8 @@ void DatagramId::progress() {
 
 void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::LookupRequest &request) {
     const Lookup lookup{.from = arrival.source, .to = arrival.destination, .token = request.token};
-    if (count_.unfetched_requests() >= limits::max_unfetched_requests || udp::is_multicast(lookup.to)) {
+    if (count_.unfetched_requests() >= limits::in_force().max_unfetched_requests ||
+        udp::is_multicast(lookup.to)) {
         return;
     }
     const tcp::Address here = udp::address_of(

@@ -36,7 +36,7 @@ Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group, 
       socket_{std::move(socket)},
       group_{std::move(group)},
       tls_{std::move(tls)},
-      most_handshakes_{std::min(limits::max_handshakes, limits::share_of_descriptors())} {
+      most_handshakes_{std::min(limits::in_force().max_handshakes, limits::share_of_descriptors())} {
     const base::Lock lock{group_->mutex()};
     (void)has_spare();
     group_->add(*this, socket_.get(), {.readable = true});

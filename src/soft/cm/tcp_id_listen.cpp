@@ -107,7 +107,7 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
     const Origin origin = origin_of(handshake.peer());
     if (!has_room_for_request(origin)) {
         BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
-                      tcp::text_of(handshake.peer()).c_str(), limits::max_unfetched_requests);
+                      tcp::text_of(handshake.peer()).c_str(), limits::in_force().max_unfetched_requests);
         return;
     }
     look_at_awaited(origin);
@@ -147,7 +147,7 @@ void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &
 // When no place is free, the newest request of the origin that has most is rejected. So a peer that asks
 // again and again takes no places from others.
 bool TcpId::has_room_for_request(Origin origin) {
-    if (count_.unfetched_requests() < limits::max_unfetched_requests) {
+    if (count_.unfetched_requests() < limits::in_force().max_unfetched_requests) {
         return true;
     }
     std::unique_ptr<Event> withdrawn;
@@ -161,7 +161,7 @@ bool TcpId::has_room_for_request(Origin origin) {
     const std::unique_ptr<TcpId> child{
         static_cast<TcpId *>(withdrawn->id)};  // its destructor rejects the request
     BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched %d requests, most from there",
-                  tcp::text_of(child->peer()).c_str(), limits::max_unfetched_requests);
+                  tcp::text_of(child->peer()).c_str(), limits::in_force().max_unfetched_requests);
     return true;
 }
 

@@ -44,7 +44,7 @@ void QueuePair::end(const Ending &how) {
     }
     if (how.drain) {
         send_last_words();
-        const auto most = last_words_.empty() ? limits::drain_timeout : limits::last_words_timeout;
+        const auto most = last_words_.empty() ? limits::in_force().drain_timeout : limits::last_words_timeout;
         group_->set_deadline(*this, base::Clock::now() + most);
     }
     if (!ending_locally_ && owner_ != nullptr) {
@@ -60,7 +60,7 @@ void QueuePair::drain() {
     if (const bool had_words = !last_words_.empty(); had_words || end_is_due_) {
         send_last_words();
         if (had_words && last_words_.empty()) {
-            group_->set_deadline(*this, base::Clock::now() + limits::drain_timeout);
+            group_->set_deadline(*this, base::Clock::now() + limits::in_force().drain_timeout);
         }
     }
     if (link_ && link_->discard()) {

@@ -37,8 +37,8 @@ std::size_t left(std::size_t most, std::size_t used) {
 UnreadShare::UnreadShare(Origin origin) : origin_{origin} {
     const base::Lock lock{lock_of_given};
     Given &all = given();
-    const std::size_t most = std::min(left(limits::unread_bytes_of_process, all.bytes),
-                                      left(limits::unread_bytes_of_origin, all.shares.of(origin)));
+    const std::size_t most = std::min(left(limits::in_force().unread_bytes_of_process, all.bytes),
+                                      left(limits::in_force().unread_bytes_of_origin, all.shares.of(origin)));
     const std::size_t bytes = std::clamp(most / part, limits::least_unread_bytes, limits::most_unread_bytes);
     all.shares.add(origin, bytes);
     all.bytes += bytes;

@@ -21,7 +21,7 @@ const base::HeldWhileForking<lock_of_guessers> guessers_survive_forks{base::Fork
 constexpr double minutes_remembered = 60;
 
 double most_free() {
-    return static_cast<double>(limits::wrong_keys_a_minute);
+    return static_cast<double>(limits::in_force().wrong_keys_a_minute);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/ground/wrong_keys: the origins whose peers ask for memory with keys that they were not given. A guess
-// ends the guesser's connection. Beyond limits::wrong_keys_a_minute each further connection is delayed too,
-// until the origin has been silent long enough for all its guesses, an hour at most.
+// ends the guesser's connection. Beyond limits::InForce::wrong_keys_a_minute each further connection is
+// delayed too, until the origin has been silent long enough for all its guesses, an hour at most.
 #pragma once
 
 #include <array>

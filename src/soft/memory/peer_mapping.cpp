@@ -19,7 +19,7 @@ std::atomic<std::uint64_t> mapped_bytes{0};
 
 // Each takes a share of a limit. Returns false, and takes nothing, beyond the limit.
 bool take_search() {
-    if (searches.fetch_add(1, std::memory_order_relaxed) < limits::most_peer_searches) {
+    if (searches.fetch_add(1, std::memory_order_relaxed) < limits::in_force().most_peer_searches) {
         return true;
     }
     searches.fetch_sub(1, std::memory_order_relaxed);

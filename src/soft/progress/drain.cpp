@@ -33,7 +33,7 @@ public:
         (void)link_->want(wanted_);  // its first turn follows in any case
         group_->add(*this, link_->descriptor(), link_->watched(wanted_));
         group_->let_rest(*this);
-        group_->set_deadline(*this, began_ + limits::drain_timeout);
+        group_->set_deadline(*this, began_ + limits::in_force().drain_timeout);
     }
 
     void progress() override {
@@ -54,7 +54,7 @@ public:
         group_->mutex().assert_held();
         const auto now = base::Clock::now();
         if (link_->undelivered() && now - began_ < limits::silence_timeout) {
-            group_->set_deadline(*this, now + limits::drain_timeout);
+            group_->set_deadline(*this, now + limits::in_force().drain_timeout);
         } else {
             end();
         }
@@ -133,7 +133,7 @@ void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Dr
         all.reserve(all.size() + 1);
         shares.add(made->origin());
         all.push_back(made.get());
-        if (all.size() > std::min(limits::max_draining, limits::share_of_descriptors())) {
+        if (all.size() > std::min(limits::in_force().max_draining, limits::share_of_descriptors())) {
             oldest = *std::ranges::find_if(all, [this, most = shares.most(), &shares](const Drain *one) {
                 state_->mutex.assert_held();
                 return shares.of(one->origin()) == most;

@@ -305,7 +305,7 @@ void Engine::at_exit() {
     if (Engine *const engine = current.load(std::memory_order_acquire)) {
         State &state = *engine->state_;
         base::Lock lock{state.mutex};
-        const auto drained = base::Clock::now() + limits::drain_timeout;
+        const auto drained = base::Clock::now() + limits::in_force().drain_timeout;
         while (state.drains != 0 && state.ended.wait_until(state.mutex, drained)) {
         }
         state.ending = true;

@@ -223,13 +223,13 @@ public:
     void end_assistance();
 
     // Takes over a finished link, until the peer has finished too, or has everything after
-    // limits::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no memory; one
-    // link is reset when there are too many (limits::max_draining). `unread_share` is how many bytes the
-    // kernel may keep for it.
+    // limits::InForce::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no
+    // memory; one link is reset when there are too many (limits::InForce::max_draining). `unread_share` is
+    // how many bytes the kernel may keep for it.
     void drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread_share = {});
 
-    // Is called when the process ends. Waits, within limits::drain_timeout, for the sockets that are being
-    // drained, and ends the library's threads.
+    // Is called when the process ends. Waits, within limits::InForce::drain_timeout, for the sockets that are
+    // being drained, and ends the library's threads.
     static void at_exit();
 
 private:

@@ -35,7 +35,8 @@ public:
         return true;
     }
     [[nodiscard]] base::Clock::duration timeout() const {
-        return message_watched_ ? limits::shared_message_timeout : limits::segment_timeout;
+        const limits::InForce &now = limits::in_force();
+        return message_watched_ ? now.shared_message_timeout : now.segment_timeout;
     }
     // Is called when the time is over. Returns true when the peer has not continued.
     [[nodiscard]] bool is_late(const PeerPosition &now) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/receiver: what the receiver waits for. It stalls when it can keep no more messages, until a
 // receive is posted. The end of the stream comes after the kept messages, but at most
-// limits::unclaimed_timeout after the last receive; messages that have none by then are dropped. A segment or
-// message that the peer has begun has a time limit.
+// limits::InForce::unclaimed_timeout after the last receive; messages that have none by then are dropped. A
+// segment or message that the peer has begun has a time limit.
 #include <utility>
 
 #include "base/log.hpp"
@@ -70,7 +70,7 @@ void Receiver::hold_end() {
     const bool begins = !std::exchange(end_held_, true);
     parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
     if (begins) {
-        parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::unclaimed_timeout);
+        parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::in_force().unclaimed_timeout);
     }
 }
 

@@ -132,7 +132,7 @@ const base::Clock::time_point beginning = base::Clock::now();
 // line has the number of the rest.
 void what_peers_repeat_is_counted(void **) {
     static constinit base::LogPlace place{"file", 7, "function"};
-    const unsigned first = base::log_lines_of_place;
+    const unsigned first = base::log_lines_of_place();
     unsigned admitted = 0;
     for (unsigned i = 0; i < 1'000'000; ++i) {
         const int level = i == 500'000 ? error : warning;
@@ -172,7 +172,7 @@ void what_was_counted_is_told(void **) {
     early.write(warning, "early");
     late.write(warning, "late");
     lines = 0;
-    for (unsigned i = 0; i < base::log_lines_of_place + 3; ++i) {
+    for (unsigned i = 0; i < base::log_lines_of_place() + 3; ++i) {
         (void)early.admits(warning, begin);
         (void)late.admits(warning, begin + std::chrono::seconds{5});
     }
@@ -194,7 +194,7 @@ void what_was_counted_is_told(void **) {
 void a_child_tells_nothing_of_its_parents(void **) {
     static constinit base::LogPlace place{"file", 1, "f"};
     const auto begin = beginning + 20 * base::log_window;
-    for (unsigned i = 0; i < base::log_lines_of_place + 1; ++i) {
+    for (unsigned i = 0; i < base::log_lines_of_place() + 1; ++i) {
         (void)place.admits(warning, begin);
     }
     const pid_t child = fork();
@@ -237,15 +237,15 @@ void a_child_takes_over_from_a_thread_that_logs(void **) {
 
 // Each place counts for itself, and only the lines that are wanted.
 void peers_lines_are_lines(void **) {
-    for (unsigned i = 0; i < base::log_lines_of_place + 2; ++i) {
+    for (unsigned i = 0; i < base::log_lines_of_place() + 2; ++i) {
         BASE_LOG_PEER(Warning, "%d", evaluate());
         BASE_LOG_PEER_AT(error, "no arguments");
         BASE_LOG_PEER(Info, "%d", evaluate());
     }
-    assert_int_equal(lines, 2 * base::log_lines_of_place);
-    assert_int_equal(evaluated, base::log_lines_of_place);
+    assert_int_equal(lines, 2 * base::log_lines_of_place());
+    assert_int_equal(evaluated, base::log_lines_of_place());
     base::tell_withheld_lines(base::Clock::now(), true);
-    assert_int_equal(lines, 2 * base::log_lines_of_place + 2);
+    assert_int_equal(lines, 2 * base::log_lines_of_place() + 2);
 }
 
 }  // namespace

@@ -10,10 +10,9 @@
 #include <deque>
 #include <filesystem>
 #include <string>
-#include <utility>
 
+#include "../../limits.hpp"
 #include "base/log.hpp"
-#include "soft/ground/limits.hpp"
 
 // This comes last, because it asserts.
 #include "device.hpp"
@@ -125,7 +124,7 @@ void await_ends(std::size_t count, std::deque<Peer> &some, std::deque<Peer> &oth
 void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t kept = 8;
-    const auto most = std::exchange(soft::limits::max_unfetched_requests, static_cast<int>(kept));
+    const test::ChangedLimit fewer{test::limits().max_unfetched_requests, static_cast<int>(kept)};
     std::deque<Peer> few;
     std::deque<Peer> many;
     add_asking(many, device, 1, kept + 1);
@@ -144,7 +143,6 @@ void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     while (const auto event = device.next_event()) {
         assert_int_equal(event->type, RDMA_CM_EVENT_ESTABLISHED);
     }
-    soft::limits::max_unfetched_requests = most;
 }
 
 // The log has a line for each of the first events of a flood, and one line with the number of all others.
@@ -153,7 +151,7 @@ void a_flood_is_few_lines(Ends &ends) {
     std::deque<Peer> silent;
     add_silent(silent, device, 1, handshakes);
     (void)test::logged();
-    base::log_lines_of_place = 4;
+    test::log_lines_of_place() = 4;
     add_silent(silent, device, 1, 40);
     device.work_until([&] { return ended(silent) == 40; });
     // The window of the places may have begun before this test.
@@ -204,16 +202,18 @@ void peers_that_do_not_read_pin_a_bound(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::size_t mebibyte = 1 << 20;
     constexpr std::size_t count = 32;
-    const auto of_origin = std::exchange(soft::limits::unread_bytes_of_origin, 4 * mebibyte);
     std::deque<Peer> deaf;
-    for (std::size_t i = 0; i < count; ++i) {
-        (void)add_deaf(deaf, device, 1);
+    std::size_t pinned = 0;
+    {
+        const test::ChangedLimit fewer{test::limits().unread_bytes_of_origin, 4 * mebibyte};
+        for (std::size_t i = 0; i < count; ++i) {
+            (void)add_deaf(deaf, device, 1);
+        }
+        pinned = unread_bytes(device.port());
+        assert_true(pinned > mebibyte);
+        // A send may go beyond its part by as much as the kernel takes in one piece.
+        assert_true(pinned < 4 * mebibyte + 2 * count * soft::limits::least_unread_bytes);
     }
-    const std::size_t pinned = unread_bytes(device.port());
-    assert_true(pinned > mebibyte);
-    // A send may go beyond its part by as much as the kernel takes in one piece.
-    assert_true(pinned < 4 * mebibyte + 2 * count * soft::limits::least_unread_bytes);
-    soft::limits::unread_bytes_of_origin = of_origin;
     (void)add_deaf(deaf, device, 2);
     assert_true(unread_bytes(device.port()) > pinned + mebibyte);
 }
@@ -238,7 +238,7 @@ void guess_a_key(test::Device &device, unsigned host) {
 // handles a request of another address at once.
 void who_guesses_keys_waits(Ends &ends) {
     auto &[device, peer, other] = ends;
-    const auto free_keys = std::exchange(soft::limits::wrong_keys_a_minute, 8);
+    const test::ChangedLimit fewer{test::limits().wrong_keys_a_minute, 8};
     for (int i = 0; i < 12; ++i) {
         guess_a_key(device, 1);
     }
@@ -263,7 +263,6 @@ void who_guesses_keys_waits(Ends &ends) {
     }
     (void)peer.receive_frame(MpaRole::Reply);
     (void)second.receive_frame(MpaRole::Reply);
-    soft::limits::wrong_keys_a_minute = free_keys;
 }
 
 bool is_reset(const Peer &peer) {
@@ -290,8 +289,8 @@ void ended_connections_whose_peers_do_not_read_give_way(Ends &ends) {
 }  // namespace
 
 int main() {
-    soft::limits::max_draining = drains;
-    soft::limits::max_handshakes = handshakes;
+    test::limits().max_draining = drains;
+    test::limits().max_handshakes = handshakes;
     const CMUnitTest tests[] = {fixture_test(silent_peers_do_not_stop_a_listener),
                                 fixture_test(the_oldest_of_the_busiest_address_gives_way),
                                 fixture_test(who_drips_gives_way_and_who_asks_does_not),

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "../../limits.hpp"
 #include "soft/datagram/lookup.hpp"
-#include "soft/ground/limits.hpp"
 #include "soft/wire/datagram.hpp"
 
 // These come last, because they assert.
@@ -373,10 +373,9 @@ void bytes_that_mean_nothing(Ids &ids) {
 // The id asks lookup_attempts times, and then gives up.
 void a_service_that_is_silent(Ids &ids) {
     const auto service = std::make_unique<Socket>();
-    const auto usual = std::exchange(soft::limits::lookup_interval, std::chrono::milliseconds{10});
+    const test::ChangedLimit shorter{test::limits().lookup_interval, std::chrono::milliseconds{10}};
     (void)ids.ask(service->port);
     assert_int_equal(ids.next(RDMA_CM_EVENT_UNREACHABLE).status, -ETIMEDOUT);
-    soft::limits::lookup_interval = usual;
     int asked = 0;
     for (sockaddr_in from{}; !service->receive(from, MSG_DONTWAIT).empty();) {
         ++asked;

@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "../../limits.hpp"
 #include "base/log.hpp"
 
 // This comes last, because it asserts.
@@ -83,7 +84,7 @@ bool has_unread(int socket) {
 
 void watch_log() {
     softrdma_set_log(count, static_cast<int>(base::LogLevel::Warning));
-    base::log_lines_of_place = std::numeric_limits<unsigned>::max();  // each counts
+    test::log_lines_of_place() = std::numeric_limits<unsigned>::max();  // each counts
     (void)logged();
 }
 

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "../../limits.hpp"
 #include "failing_new.hpp"
-#include "soft/ground/limits.hpp"
 
 // This comes last, because it asserts.
 #include "device.hpp"
@@ -271,7 +271,7 @@ void room_is_made_when_it_is_needed(Ends &ends) {
 }  // namespace
 
 int main() {
-    soft::limits::unread_bytes_of_process = 0;  // TCP takes the least for each
+    test::limits().unread_bytes_of_process = 0;  // TCP takes the least for each
     const CMUnitTest tests[] = {
         fixture_test(what_tcp_does_not_take_keeps_its_bytes),
         fixture_test(a_chain_of_both_sizes_keeps_its_order),

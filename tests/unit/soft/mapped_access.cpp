@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "../../child.hpp"
+#include "../../limits.hpp"
 #include "base/fd.hpp"
-#include "soft/ground/limits.hpp"
 #include "softrdma.h"
 
 // This comes last, because it asserts.
@@ -562,7 +562,7 @@ void another_registration_is_mapped_anew(void **) {
 }
 
 void searches_are_limited(void **) {
-    const std::size_t most = std::exchange(soft::limits::most_peer_searches, 1);
+    const test::ChangedLimit fewer{test::limits().most_peer_searches, 1};
     {
         Connection connection;
         Mapped first{memory_file()};
@@ -579,7 +579,6 @@ void searches_are_limited(void **) {
     connection.offer(third.region);
     warm_up(connection, third);
     assert_true(is_written_here(connection, third, 0));
-    soft::limits::most_peer_searches = most;
 }
 
 // A process loses its record locks of a file when it closes any descriptor of that file.

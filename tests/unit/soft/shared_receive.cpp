@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "../../limits.hpp"
 #include "soft/connected/queue_pair.hpp"
-#include "soft/ground/limits.hpp"
 #include "soft/queues/shared_receive.hpp"
 #include "soft/wire/rdmap.hpp"
 
@@ -170,8 +170,7 @@ void messages_that_are_not_whole_take_no_receive(Ends &ends) {
 // continues slowly, byte by byte, is late too.
 void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
     auto &[device, peer, other] = ends;
-    const auto before = soft::limits::shared_message_timeout;
-    soft::limits::shared_message_timeout = std::chrono::milliseconds{200};
+    const test::ChangedLimit shorter{test::limits().shared_message_timeout, std::chrono::milliseconds{200}};
     device.srq = create(*device.mr);
     post(device, 1, 0, 100'000, *device.mr);
     rdma_cm_id *const id = device.establish(peer, plain);
@@ -187,7 +186,6 @@ void a_message_in_a_shared_receive_must_go_on(Ends &ends) {
     });
     device.expect_completion(1, IBV_WC_WR_FLUSH_ERR);
     (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
-    soft::limits::shared_message_timeout = before;
     device.close(id);
     assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers begin a segment and do not end it, and programs leave messages without a receive. This program
 // shortens the limits for all its tests.
-#include "soft/ground/limits.hpp"
+#include "../../limits.hpp"
 
 // These come last, because they assert.
 #include "device.hpp"
@@ -61,7 +61,6 @@ void a_segment_that_waits_for_a_receive_is_not_slow(Ends &ends) {
 // When the device reads again, the missing part of a segment has its whole time again.
 void a_segment_that_waited_has_its_time_again(Ends &ends) {
     auto &[device, peer, other] = ends;
-    const auto shortened = soft::limits::segment_timeout;
     rdma_cm_id *const patient = device.establish(peer, {});
     const Bytes all = test::pattern(60'000, 3);
     const Bytes second = fpdu({.opcode = Opcode::Send, .msn = 2}, all);
@@ -72,11 +71,12 @@ void a_segment_that_waited_has_its_time_again(Ends &ends) {
     rdma_cm_id *const slow = device.establish(other, {});
     other.send(half(test::ready_to_receive()));
     device.work_until_read(other);
-    soft::limits::segment_timeout = std::chrono::minutes{10};
-    device.post_receive(patient, 1, 0, all.size());
-    device.expect_completion(1);
-    (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, slow);
-    soft::limits::segment_timeout = shortened;
+    {
+        const test::ChangedLimit longer{test::limits().segment_timeout, std::chrono::minutes{10}};
+        device.post_receive(patient, 1, 0, all.size());
+        device.expect_completion(1);
+        (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, slow);
+    }
     assert_false(device.has_event());
     peer.send(std::span{second}.subspan(second.size() / 2));
     device.post_receive(patient, 2, 0, all.size());
@@ -93,7 +93,7 @@ void a_process_that_was_stopped_takes_what_came(Ends &ends) {
     device.post_receive(id, 1, 0, all.size());
     peer.send(half(segment));
     device.work_until_read(peer);
-    test::act_while_stopped(soft::limits::segment_timeout * 3 / 2,
+    test::act_while_stopped(test::limits().segment_timeout * 3 / 2,
                             [&] { peer.send(std::span{segment}.subspan(segment.size() / 2)); });
     device.expect_completion(1);
     test::assert_same_bytes({device.at(0), all.size()}, all);
@@ -116,8 +116,7 @@ constexpr std::size_t stalling_bytes = 60'000;
 void the_end_comes_behind_the_messages_before_it(Ends &ends) {
     auto &[device, peer, other] = ends;
     constexpr std::uint32_t count = 4;
-    const auto shortened = soft::limits::unclaimed_timeout;
-    soft::limits::unclaimed_timeout = std::chrono::minutes{10};
+    const test::ChangedLimit longer{test::limits().unclaimed_timeout, std::chrono::minutes{10}};
     for (const std::size_t bytes : {kept_bytes, stalling_bytes}) {
         rdma_cm_id *const id = device.establish(peer, {});
         const Bytes all = test::pattern(bytes, 3);
@@ -132,7 +131,6 @@ void the_end_comes_behind_the_messages_before_it(Ends &ends) {
         (void)device.wait_for(RDMA_CM_EVENT_DISCONNECTED, id);
         device.close(id);
     }
-    soft::limits::unclaimed_timeout = shortened;
 }
 
 // A program may wait for the end of the connection before it does anything else.
@@ -152,7 +150,7 @@ void the_end_does_not_wait_for_ever(Ends &ends) {
 }  // namespace
 
 int main() {
-    soft::limits::segment_timeout = soft::limits::unclaimed_timeout = std::chrono::milliseconds{200};
+    test::limits().segment_timeout = test::limits().unclaimed_timeout = std::chrono::milliseconds{200};
     const CMUnitTest tests[] = {fixture_test(a_segment_that_does_not_end_costs_the_connection),
                                 fixture_test(a_segment_that_waits_for_a_receive_is_not_slow),
                                 fixture_test(a_segment_that_waited_has_its_time_again),

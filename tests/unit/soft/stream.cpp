@@ -9,8 +9,8 @@
 
 #include <chrono>
 
+#include "../../limits.hpp"
 #include "soft/connected/queue_pair.hpp"
-#include "soft/ground/limits.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // This comes last, because it asserts.
@@ -618,7 +618,7 @@ void what_came_before_the_link_broke_is_placed(Ends &ends) {
 
 int main() {
     // The limit is set before the device has a thread that reads it.
-    soft::limits::drain_timeout = std::chrono::milliseconds{100};
+    test::limits().drain_timeout = std::chrono::milliseconds{100};
     const CMUnitTest tests[] = {
         fixture_test(a_stream_cut_anywhere),
         fixture_test(rfc5040_5_2_2_read_responses_must_come_in_order),

@@ -27,13 +27,13 @@ void guess(WrongKeys &table, Origin origin, std::size_t times, base::Clock::time
 void some_wrong_keys_cost_nothing(void **) {
     WrongKeys table;
     assert_true(table.turn(guesser, start) == 0ms);
-    guess(table, guesser, soft::limits::wrong_keys_a_minute);
+    guess(table, guesser, soft::limits::in_force().wrong_keys_a_minute);
     assert_true(table.turn(guesser, start) == 0ms);
 }
 
 void the_delay_grows_up_to_the_longest(void **) {
     WrongKeys table;
-    const std::size_t limit = soft::limits::wrong_keys_a_minute;
+    const std::size_t limit = soft::limits::in_force().wrong_keys_a_minute;
     guess(table, guesser, limit + limit / 4);
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay / 4);
     // After that each turn follows the one before.
@@ -48,7 +48,7 @@ void the_delay_grows_up_to_the_longest(void **) {
 // Connections that are made side by side guess no faster, and only a limited number of them waits.
 void turns_follow_one_another(void **) {
     WrongKeys table;
-    guess(table, guesser, 10 * soft::limits::wrong_keys_a_minute);
+    guess(table, guesser, 10 * soft::limits::in_force().wrong_keys_a_minute);
     for (auto wait = soft::limits::longest_guess_delay; wait <= soft::limits::longest_guess_wait;
          wait += soft::limits::longest_guess_delay) {
         assert_true(table.turn(guesser, start) == wait);
@@ -64,7 +64,7 @@ void turns_follow_one_another(void **) {
 // Guesses of connections from before the first delay count too, so the next connections wait for all of them.
 void so_many_a_minute_are_forgotten(void **) {
     WrongKeys table;
-    const std::size_t limit = soft::limits::wrong_keys_a_minute;
+    const std::size_t limit = soft::limits::in_force().wrong_keys_a_minute;
     guess(table, guesser, 4 * limit);
     assert_true(table.turn(guesser, start + 60s) == soft::limits::longest_guess_delay);
     assert_true(table.turn(guesser, start + 150s) == soft::limits::longest_guess_delay / 2);
@@ -76,7 +76,7 @@ void so_many_a_minute_are_forgotten(void **) {
 
 void all_are_forgotten_in_an_hour(void **) {
     WrongKeys table;
-    guess(table, guesser, 100 * soft::limits::wrong_keys_a_minute);
+    guess(table, guesser, 100 * soft::limits::in_force().wrong_keys_a_minute);
     assert_true(table.turn(guesser, start + 50min) == soft::limits::longest_guess_delay);
     assert_true(table.turn(guesser, start + 60min) == 0ms);
 }
@@ -84,13 +84,13 @@ void all_are_forgotten_in_an_hour(void **) {
 // A guesser with many addresses does not make the table forget another one that guesses more.
 void those_with_the_fewest_are_forgotten(void **) {
     WrongKeys table;
-    guess(table, guesser, 2 * soft::limits::wrong_keys_a_minute);
+    guess(table, guesser, 2 * soft::limits::in_force().wrong_keys_a_minute);
     for (std::uint64_t i = 0; i < 2 * WrongKeys::most_origins; ++i) {
         table.note(Origin{100 + i}, start);
     }
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay);
     // There is room for an address that begins to guess then.
-    guess(table, other, 2 * soft::limits::wrong_keys_a_minute);
+    guess(table, other, 2 * soft::limits::in_force().wrong_keys_a_minute);
     assert_true(table.turn(other, start) == soft::limits::longest_guess_delay);
 }
 
