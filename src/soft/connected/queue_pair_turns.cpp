@@ -100,7 +100,7 @@ void QueuePair::persist_on_worker(void *queue_pair) {
             self.go_on_or_end(self.receiver_.unpark());
         }
     }
-    // Release pairs with the destructor's acquire, which looks again under the lock.
+    // Release pairs with the acquire of leave(), which looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);
     persists_returned.notify_all();
 }

@@ -3,7 +3,6 @@
 #include "soft/transport/receiver.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <new>
 
 #include "base/log.hpp"
@@ -94,20 +93,6 @@ Outcome<Link::Received> Receiver::fill() {
         }
     }
     return incoming_.fill(*link_);
-}
-
-OrRefusal<Link::Received> Receiver::fill_target() {
-    Target target;
-    if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
-        return std::unexpected{aimed.error()};
-    }
-    const Link::Received got = incoming_.fill(*link_, target);
-    if (got.bytes > 0) {
-        placed(std::min(got.bytes, target.bytes), target.durable);
-    } else if (got.error == EFAULT) {
-        return memory_vanished(parts_.access, target.pins[0].region(), target.pieces[0].iov_base);
-    }
-    return got;
 }
 
 Outcome<> Receiver::parse() {

@@ -87,12 +87,12 @@ private:
     [[nodiscard]] Outcome<bool> or_broken(const OrRefusal<> &result);
     [[nodiscard]] Broken violation(const Refusal &refusal) const;
     [[nodiscard]] Outcome<Link::Received> fill();
-    [[nodiscard]] OrRefusal<Link::Received> fill_target();
     [[nodiscard]] OrRefusal<> begin_data();
     [[nodiscard]] OrRefusal<> control_message(std::span<const std::byte> body);
     [[nodiscard]] Outcome<bool> terminated(std::span<const std::byte> body) const;
 
     // receiver_place.cpp
+    [[nodiscard]] OrRefusal<Link::Received> fill_target();
     [[nodiscard]] OrRefusal<> place_buffered();
     [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/transport/receiver: places payload: writes and atomic writes go into regions, answers to reads and
 // atomic operations to their sinks, messages into receives.
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -30,6 +32,21 @@ OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     }
     target.aim_at(std::move(*pin), place_at_, most_bytes);
     return {};
+}
+
+// Receives payload straight into its place.
+OrRefusal<Link::Received> Receiver::fill_target() {
+    Target target;
+    if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
+        return std::unexpected{aimed.error()};
+    }
+    const Link::Received got = incoming_.fill(*link_, target);
+    if (got.bytes > 0) {
+        placed(std::min(got.bytes, target.bytes), target.durable);
+    } else if (got.error == EFAULT) {
+        return memory_vanished(parts_.access, target.pins[0].region(), target.pieces[0].iov_base);
+    }
+    return got;
 }
 
 // Places the payload that is in the buffer already.
