@@ -16,6 +16,8 @@ QEMU = 'qemu-system-x86_64'
 MEMORY = 64 << 20
 PATTERN_AT = 16 << 20
 PATTERN_SIZE = 32 << 20  # what lies behind it are pages of zeros
+COUNTED = 64 << 10
+TRIES = 5
 # This program replaces the firmware, so that pages are written while they are sent: xor ax,ax; mov ds,ax; xor bx,bx;
 # then for ever incl (bx); add bx,4. It counts in each word of the first 64 KiB.
 COUNTER = bytes.fromhex('31c0 8ed8 31db 66ff07 83c304 ebf8')
@@ -98,6 +100,7 @@ def migrate(source, target, pinned):
 
 
 def check(rpma, pinned):
+    """Returns whether QEMU sent all of the guest's memory. Everything else that is wrong ends the program."""
     pattern = os.urandom(PATTERN_SIZE)
     pathlib.Path('firmware').write_bytes(FIRMWARE)
     pathlib.Path('pattern').write_bytes(pattern)
@@ -111,11 +114,18 @@ def check(rpma, pinned):
         assert (sent['duplicate'] == 0) == pinned, sent
         memory = target.memory()
         assert memory[PATTERN_AT:PATTERN_AT + PATTERN_SIZE] == pattern, 'the target has another pattern'
-        assert memory == source.memory(), 'the memory of source and target differs'
+        left = source.memory()
+        assert memory[COUNTED:] == left[COUNTED:], 'the memory of source and target differs'
+        if memory != left:
+            # On a busy machine QEMU 7.2's emulator forgets what the guest wrote between two looks at its dirty pages that
+            # are close together. It then counts no page as sent after the last look, of four.
+            assert sent['dirty-sync-count'] > 3, 'the target has not what the guest counted last'
+            return False
         target.do('cont')
         target.has_counted_from(memory[:4])
         source.end()
         target.end()
+    return True
 
 
 def main():
@@ -125,7 +135,11 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        check(rpma, sys.argv[2:] == ['pinned'])
+        for _ in range(TRIES):
+            if check(rpma, sys.argv[2:] == ['pinned']):
+                return
+            print('QEMU has not sent what the guest wrote last: once more')
+        sys.exit(f'QEMU lost what the guest wrote last, {TRIES} times')
 
 
 if __name__ == '__main__':
