@@ -155,11 +155,11 @@ int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
     }
 }
 
-int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
+[[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
     return sender_.post(request, bad, when_bad == ChainPart::Nothing);
 }
 
-int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
+[[gnu::hot]] int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     bool starved = false;
     const int error = inbox_.post(request, bad, starved);
     const Phase phase = phase_.load(std::memory_order_acquire);
@@ -174,7 +174,7 @@ int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-void QueuePair::release(CompletionQueue::WorkQueue queue, unsigned slots) {
+[[gnu::hot]] void QueuePair::release(CompletionQueue::WorkQueue queue, unsigned slots) {
     if (queue == CompletionQueue::WorkQueue::Receive) {
         inbox_.release(slots);
     } else {

@@ -5,7 +5,7 @@
 
 namespace soft {
 
-void QueuePair::progress() {
+[[gnu::hot]] void QueuePair::progress() {
     group_->mutex().assert_held();
     if (!connected()) {
         drain();

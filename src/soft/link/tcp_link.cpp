@@ -51,7 +51,7 @@ constexpr bool is_for_later(int error) {
 
 }  // namespace
 
-Link::Sent TcpLink::send(std::span<const iovec> pieces) {
+[[gnu::hot]] Link::Sent TcpLink::send(std::span<const iovec> pieces) {
     const ssize_t count = send_pieces(socket_.get(), pieces);
     if (count >= 0) [[likely]] {
         return {.bytes = static_cast<std::size_t>(count)};
@@ -64,7 +64,7 @@ bool TcpLink::finish() {
     return true;
 }
 
-Link::Received TcpLink::receive(std::span<const iovec> pieces) {
+[[gnu::hot]] Link::Received TcpLink::receive(std::span<const iovec> pieces) {
     const ssize_t count = receive_pieces(socket_.get(), pieces);
     if (count > 0) {
         const auto bytes = static_cast<std::size_t>(count);

@@ -134,7 +134,7 @@ namespace {
     return pin;
 }
 
-std::expected<Pin, Fault> Memory::pin(const Access &access) {
+[[gnu::hot]] std::expected<Pin, Fault> Memory::pin(const Access &access) {
     auto pin = hold(access.by, access.key);
     if (!pin) {
         return pin;

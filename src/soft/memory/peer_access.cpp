@@ -10,8 +10,8 @@
 
 namespace soft {
 
-OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
-                               std::span<const std::byte> read_request) {
+[[gnu::hot]] OrRefusal<Pin> PeerAccess::pin(const Access &access, const char *refusal,
+                                            std::span<const std::byte> read_request) {
     Memory::instance().see_registrations(registrations_seen_);
     const unsigned withheld = withheld_.load(std::memory_order_relaxed);
     const bool given_back = !invalidated_.empty() && invalidated_.contains(access.by, access.key);

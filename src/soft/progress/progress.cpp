@@ -123,19 +123,19 @@ void Group::clear_deadline(Source &source) {
     }
 }
 
-Buffer Group::borrow_buffer(std::size_t size) {
+[[gnu::hot]] Buffer Group::borrow_buffer(std::size_t size) {
     if (spare_.size == size) {
         return std::exchange(spare_, {});
     }
     return {.bytes = std::unique_ptr<std::byte[]>{new (std::nothrow) std::byte[size]}, .size = size};
 }
 
-void Group::give_back(Buffer buffer) {
+[[gnu::hot]] void Group::give_back(Buffer buffer) {
     spare_ = std::move(buffer);
 }
 
 // A source may remove itself and others, or add others, while it makes progress.
-void Group::serve() {
+[[gnu::hot]] void Group::serve() {
     std::array<Source *, std::size_t{2} * events_a_turn> now;
     std::size_t count = sources_.size();
     if (count <= direct_sources) {
@@ -210,7 +210,7 @@ base::Result<void> Group::allow_nudges() {
     return nudges_.open() ? add_descriptor(nudges_.fd()) : base::Result<void>{base::last_failure()};
 }
 
-void Group::let_rest(Source &source) {
+[[gnu::hot]] void Group::let_rest(Source &source) {
     if (relies_ && !source.rest()) {
         nudge(source);
     }
@@ -228,7 +228,7 @@ void Group::begin_to_rely_or_cease() {
     relies_ = relies;
 }
 
-void Group::poll(bool spinning) {
+[[gnu::hot]] void Group::poll(bool spinning) {
     if (inherited()) {
         return;
     }

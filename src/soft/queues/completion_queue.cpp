@@ -67,7 +67,10 @@ CompletionQueue::~CompletionQueue() {
     pthread_mutex_destroy(&mutex);
 }
 
-int CompletionQueue::take(int entries, ibv_wc *completions) {
+[[gnu::hot]] int CompletionQueue::take(int entries, ibv_wc *completions) {
+    if (!has_entries_.load(std::memory_order_relaxed)) {
+        return 0;  // a poller that spins does not take the lock in vain
+    }
     const base::Lock lock{mutex_};
     int taken = 0;
     for (; taken < entries && !ring_.empty(); ++taken) {
@@ -78,11 +81,14 @@ int CompletionQueue::take(int entries, ibv_wc *completions) {
         }
         ring_.pop();
     }
+    if (ring_.empty()) {
+        base::set_shared(has_entries_, false);
+    }
     waiters_.tell(!ring_.empty());
     return taken;
 }
 
-void CompletionQueue::serve(bool spinning) {
+[[gnu::hot]] void CompletionQueue::serve(bool spinning) {
     if (!waiters_.any()) {
         group_->poll(spinning);
     } else if (!wait_begun_.exchange(false, std::memory_order_relaxed)) {
@@ -93,7 +99,7 @@ void CompletionQueue::serve(bool spinning) {
 }
 
 // Relaxed is enough: these are a poller's own counters, and only a hint.
-int CompletionQueue::poll(int entries, ibv_wc *completions) {
+[[gnu::hot]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
     if (inherited()) {
         return -1;  // its queue pairs may be gone, and have not removed themselves from the completions here
     }
@@ -184,8 +190,8 @@ base::Result<void> CompletionQueue::end_wait() {
     return {};
 }
 
-bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
-                           bool solicited) {
+[[gnu::hot]] bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
+                                        unsigned slots, bool solicited) {
     bool notify = false;
     {
         const base::Lock lock{mutex_};
@@ -203,6 +209,9 @@ bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, Wor
             return false;
         }
         ring_.push({.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue});
+        if (!has_entries_.load(std::memory_order_relaxed)) {
+            base::set_shared(has_entries_, true);
+        }
         if (waiters_.any() && served_here != this) {
             waiters_.tell(true);
         }

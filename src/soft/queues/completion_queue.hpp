@@ -146,6 +146,7 @@ private:
     base::Mutex
         mutex_;  // taken with a group's, queue pair's or channel's lock held, before a receive queue's
     base::Ring<Entry> ring_ GUARDED_BY(mutex_);
+    std::atomic<bool> has_entries_{false};  // changed with the lock
     Notify notify_ GUARDED_BY(mutex_) = Notify::No;
     OutsideWait waiters_;
     bool overrun_ GUARDED_BY(mutex_) = false;  // it has been reported

@@ -21,7 +21,7 @@ Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completio
     receive_.sges.reserve(shared_ != nullptr ? shared_->max_sge() : max_sge_);
 }
 
-int Inbox::post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved) {
+[[gnu::hot]] int Inbox::post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved) {
     int error = shared_ != nullptr ? EINVAL : 0;
     for (; request != nullptr; request = request->next) {
         bool was_starved = false;
@@ -62,7 +62,7 @@ OrRefusal<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t mo
     return {};
 }
 
-void Inbox::begin(bool may_take) {
+[[gnu::hot]] void Inbox::begin(bool may_take) {
     if (kept_.empty() && may_take && take_receive()) {
         message_ = Message::Delivered;
     } else {
@@ -85,7 +85,7 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     return true;
 }
 
-OrRefusal<> Inbox::message_arrived(const Arrived &arrived) {
+[[gnu::hot]] OrRefusal<> Inbox::message_arrived(const Arrived &arrived) {
     bytes_ = 0;
     ++next_msn_;
     if (std::exchange(message_, Message::None) == Message::Delivered) {

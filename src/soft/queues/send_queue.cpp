@@ -37,7 +37,7 @@ SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &co
       completing_{completing},
       queue_pair_number_{queue_pair_number} {}
 
-void SendQueue::sent() {
+[[gnu::hot]] void SendQueue::sent() {
     for (; first_uncommitted_ < first_unbuilt_; ++first_uncommitted_) {
         SendRequest &request = requests_.at(first_uncommitted_);
         if (request.state == SendRequest::State::Built) {
@@ -92,7 +92,7 @@ bool SendQueue::only_has_to_send() const {
     return last_left_ != 0 || all_sent_;
 }
 
-void SendQueue::retire() {
+[[gnu::hot]] void SendQueue::retire() {
     while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
         complete(requests_.front());
         requests_.pop();
@@ -103,7 +103,7 @@ void SendQueue::retire() {
     }
 }
 
-void SendQueue::complete(const SendRequest &request) {
+[[gnu::hot]] void SendQueue::complete(const SendRequest &request) {
     ++unsignaled_;
     if (!request.signaled && request.status == IBV_WC_SUCCESS) {
         return;

@@ -81,12 +81,12 @@ base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iove
     return {};
 }
 
-void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
+[[gnu::hot]] void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
     const iovec piece{.iov_base = const_cast<std::byte *>(payload.data()), .iov_len = payload.size()};
     add_gathered(segment, {&piece, 1});
 }
 
-void Batch::add_gathered(const wire::Segment &segment, std::span<const iovec> payload) {
+[[gnu::hot]] void Batch::add_gathered(const wire::Segment &segment, std::span<const iovec> payload) {
     put_header(segment);
     for (const iovec &piece : payload) {
         put_own({static_cast<const std::byte *>(piece.iov_base), piece.iov_len});
@@ -122,7 +122,7 @@ void Batch::keep() {
     lent_pieces_ = 0;
 }
 
-base::Result<void> Batch::send(Link &link) {
+[[gnu::hot]] base::Result<void> Batch::send(Link &link) {
     while (!empty()) {
         const Link::Sent sent = link.send({&iov_[next_], pieces_ - next_});
         if (sent.error != 0) {

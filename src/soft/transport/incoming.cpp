@@ -26,7 +26,7 @@ void Incoming::begin(bool crc) {
     size_ = crc ? crc_buffer_bytes : plain_buffer_bytes;
 }
 
-Link::Received Incoming::fill(Link &link) {
+[[gnu::hot]] Link::Received Incoming::fill(Link &link) {
     if (begin_ == end_) {
         begin_ = end_ = 0;
     } else if (begin_ != 0) {
@@ -40,7 +40,7 @@ Link::Received Incoming::fill(Link &link) {
     return got;
 }
 
-Link::Received Incoming::fill(Link &link, Target &target) {
+[[gnu::hot]] Link::Received Incoming::fill(Link &link, Target &target) {
     begin_ = end_ = 0;
     if (target.bytes == payload_left_) {
         target.pieces[target.count++] = {.iov_base = buffer_.bytes.get(), .iov_len = bytes_ahead};
@@ -52,7 +52,7 @@ Link::Received Incoming::fill(Link &link, Target &target) {
     return got;
 }
 
-wire::Decoded<bool> Incoming::decode() {
+[[gnu::hot]] wire::Decoded<bool> Incoming::decode() {
     const auto header = wire::decode_header(buffered());
     if (!header) {
         return std::unexpected{header.error()};
@@ -64,7 +64,7 @@ wire::Decoded<bool> Incoming::decode() {
     return true;
 }
 
-wire::Decoded<bool> Incoming::can_begin() const {
+[[gnu::hot]] wire::Decoded<bool> Incoming::can_begin() const {
     const std::size_t fpdu = wire::fpdu_bytes(segment_);
     if (!is_data(segment_.opcode) && segment_.payload_bytes > max_control_bytes) {
         return wire::NotDecoded{{"a control message longer than any can be", wire::terminate::mpa_frame}};
@@ -86,7 +86,7 @@ bool Incoming::crc_is_right(std::size_t fpdu_bytes) const {
     return std::ranges::equal(crc.digest(), fpdu.subspan(summed));
 }
 
-void Incoming::begin_payload() {
+[[gnu::hot]] void Incoming::begin_payload() {
     begin_ += wire::header_bytes(segment_.opcode);
     in_segment_ = true;
     payload_left_ = segment_.payload_bytes;
@@ -98,7 +98,7 @@ std::span<const std::byte> Incoming::take_control() {
     return body;
 }
 
-bool Incoming::take_trailer() {
+[[gnu::hot]] bool Incoming::take_trailer() {
     const std::size_t trailer = wire::fpdu_trailer_bytes(wire::segment_bytes(segment_));
     if (payload_left_ != 0 || buffered().size() < trailer) {
         return false;

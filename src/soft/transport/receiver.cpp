@@ -39,7 +39,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     incoming_.begin(parameters.crc);
 }
 
-Outcome<> Receiver::receive() {
+[[gnu::hot]] Outcome<> Receiver::receive() {
     serves();
     if (ignores_peer_) {
         return link_->discard() ? broken_by(Broken::By::End) : Outcome<>{};
@@ -78,7 +78,7 @@ Outcome<> Receiver::receive() {
 }
 
 // Receives bytes from the link.
-Outcome<Link::Received> Receiver::fill() {
+[[gnu::hot]] Outcome<Link::Received> Receiver::fill() {
     if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
         !parts_.inbox.keeps()) {
         try {
@@ -95,7 +95,7 @@ Outcome<Link::Received> Receiver::fill() {
     return incoming_.fill(*link_);
 }
 
-Outcome<> Receiver::parse() {
+[[gnu::hot]] Outcome<> Receiver::parse() {
     try {
         while (!parked() && !stalled_ && !ignores_peer_) {
             const Outcome<bool> step = parse_one();
@@ -113,7 +113,7 @@ Outcome<> Receiver::parse() {
 }
 
 // Makes one step; returns false when more bytes are needed.
-Outcome<bool> Receiver::parse_one() {
+[[gnu::hot]] Outcome<bool> Receiver::parse_one() {
     if (!incoming_.in_segment()) {
         return begin_segment();
     }
@@ -132,7 +132,7 @@ Outcome<bool> Receiver::parse_one() {
     return wire::is_send(segment.opcode) ? or_broken(finish_message_segment()) : true;
 }
 
-Outcome<bool> Receiver::begin_segment() {
+[[gnu::hot]] Outcome<bool> Receiver::begin_segment() {
     const wire::Decoded<bool> decoded = incoming_.decode();
     if (!decoded) {
         Broken broken{.by = Broken::By::Violation, .violation = decoded.error()};
@@ -176,7 +176,7 @@ Outcome<bool> Receiver::begin_segment() {
 // continues to send, and ignores the peer from then on. Its program may already have deregistered memory, and
 // the peer does not know that. So the bytes that the program sent before still arrive, and the peer cannot
 // guess keys, because all its further bytes are ignored.
-Outcome<bool> Receiver::or_broken(const OrRefusal<> &result) {
+[[gnu::hot]] Outcome<bool> Receiver::or_broken(const OrRefusal<> &result) {
     serves();
     if (result) {
         return true;
@@ -199,7 +199,7 @@ Broken Receiver::violation(const Refusal &refusal) const {
     return broken;
 }
 
-OrRefusal<> Receiver::begin_data() {
+[[gnu::hot]] OrRefusal<> Receiver::begin_data() {
     switch (incoming_.segment().opcode) {
         case wire::Opcode::Write:
             return begin_write();

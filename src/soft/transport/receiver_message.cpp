@@ -9,7 +9,7 @@
 
 namespace soft {
 
-OrRefusal<> Receiver::begin_message() {
+[[gnu::hot]] OrRefusal<> Receiver::begin_message() {
     const wire::Segment &segment = incoming_.segment();
     Inbox &inbox = parts_.inbox;
     const std::size_t more = wire::is_send(segment.opcode) ? segment.payload_bytes : 0;
@@ -39,7 +39,7 @@ bool Receiver::may_take_receive() const {
             buffered + link_->unread_bytes() >= limits::shared_message_bytes);
 }
 
-OrRefusal<> Receiver::finish_message_segment() {
+[[gnu::hot]] OrRefusal<> Receiver::finish_message_segment() {
     const wire::Segment &segment = incoming_.segment();
     Inbox &inbox = parts_.inbox;
     inbox.segment_arrived(segment.payload_bytes);

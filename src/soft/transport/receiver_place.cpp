@@ -50,7 +50,7 @@ OrRefusal<Link::Received> Receiver::fill_target() {
 }
 
 // Places the payload that is in the buffer already.
-OrRefusal<> Receiver::place_buffered() {
+[[gnu::hot]] OrRefusal<> Receiver::place_buffered() {
     Inbox &inbox = parts_.inbox;
     while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
         const auto bytes = incoming_.buffered_payload();
@@ -90,7 +90,7 @@ void Receiver::placed(std::size_t bytes, const MemoryRegion *durable) {
     place_at_ += bytes;
 }
 
-OrRefusal<> Receiver::begin_write() {
+[[gnu::hot]] OrRefusal<> Receiver::begin_write() {
     const wire::Segment &segment = incoming_.segment();
     place_at_ = segment.offset;
     write_bytes_ = (in_write_ ? write_bytes_ : 0) + segment.payload_bytes;

@@ -12,7 +12,7 @@
 namespace soft {
 
 // Sends the answers that parsing added, and times the segment or message that the peer has begun.
-void Receiver::answer_and_watch() {
+[[gnu::hot]] void Receiver::answer_and_watch() {
     serves();
     if (responder_.take_answer_due()) {
         parts_.sender.transmit_ready();

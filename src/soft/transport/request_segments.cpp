@@ -55,7 +55,7 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     return request.is_inline && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
 }
 
-Added RequestSegments::add_next() {
+[[gnu::hot]] Added RequestSegments::add_next() {
     SendRequest &request = queue_.next();
     if (offset_ == 0 && !queue_.may_begin(request, most_awaiting_)) {
         return Added::No;
@@ -100,7 +100,8 @@ Added RequestSegments::add_next() {
 // Stores in gathered_ the pieces of local memory with `size` bytes of the request from `offset` on. When a
 // message begins, all of its memory is checked, so that a refused request has sent nothing, and waits for its
 // turn.
-ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset, std::size_t size) {
+[[gnu::hot]] ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset,
+                                                   std::size_t size) {
     const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     const bool begins = offset == 0;
     gathered_pieces_ = 0;
@@ -132,7 +133,7 @@ ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t of
     return IBV_WC_SUCCESS;
 }
 
-bool RequestSegments::add_data(SendRequest &request) {
+[[gnu::hot]] bool RequestSegments::add_data(SendRequest &request) {
     const std::size_t size = next_segment_bytes(request);
     wire::Segment segment{.last = offset_ + size == request.length,
                           .payload_bytes = static_cast<std::uint16_t>(size)};

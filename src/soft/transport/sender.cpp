@@ -39,10 +39,11 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
       responses_{peer, batch_} {
     if (const Faults *const faults = Faults::active()) {
         requests_.use_faults(*faults, qp.qp_num);
+        base::set_shared(wants_turn_, true);
     }
 }
 
-int Sender::post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) {
+[[gnu::hot]] int Sender::post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) {
     const base::Lock lock{mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = queue_.size();
@@ -85,7 +86,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
 }
 
 // Checks a request when it is posted. Keys and memory are checked when its turn comes.
-int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
+[[gnu::hot]] int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
     if (state_ == State::Idle || request.num_sge < 0 ||
         static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
@@ -139,7 +140,7 @@ int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
 
 // Inline data that may take several segments is copied at once, because a request whose first segments are
 // built cannot be removed again.
-int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing) {
+[[gnu::hot]] int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing) {
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
     const bool is_large = is_inline && bytes > Batch::max_copied_bytes;
     if (queue_.full() || (is_large && !batch_.make_room_to_keep())) {
@@ -225,7 +226,7 @@ void Sender::leave_link() {
     link_ = nullptr;
 }
 
-Sender::Turn Sender::serve() {
+Sender::Turn Sender::take_turn() {
     const base::Lock lock{mutex_};
     bool readable = true;
     const bool broken = broken_.has_value();
@@ -244,7 +245,7 @@ Sender::Turn Sender::serve() {
             .gives_up_at = full_ ? link_->gives_up_at() : base::Clock::time_point::max()};
 }
 
-void Sender::transmit_ready() {
+[[gnu::hot]] void Sender::transmit_ready() {
     const base::Lock lock{mutex_};
     transmit();
 }

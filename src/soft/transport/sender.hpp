@@ -72,14 +72,16 @@ public:
     // ---- its turns: the caller has the group's lock ----
     struct Turn {
         bool readable;  // the receiver may have something to do
-        bool broken;
-        bool all_sent;  // finish_when_sent() was called, and all of it is done
+        bool broken = false;
+        bool all_sent = false;  // finish_when_sent() was called, and all of it is done
         // When a full link gives its peer up (Link::gives_up_at()); time_point::max() while the link is not
         // full.
-        base::Clock::time_point gives_up_at;
+        base::Clock::time_point gives_up_at = base::Clock::time_point::max();
     };
-    // Sends the segments that can be sent now.
-    [[nodiscard]] Turn serve() EXCLUDES(mutex_);
+    // Sends the segments that can be sent now. A poller that spins does not take the lock in vain.
+    [[nodiscard]] Turn serve() EXCLUDES(mutex_) {
+        return wants_turn_.load(std::memory_order_acquire) ? take_turn() : Turn{.readable = true};
+    }
     // Sends the segments that can be sent now, answers that are owed among them.
     void transmit_ready() EXCLUDES(mutex_);
     // Watches the link for reading, or not. With `ended`, the peer's end wakes the group while the link is
@@ -144,12 +146,15 @@ private:
     void cut_link() REQUIRES(mutex_);
     void want_writable(bool wanted) REQUIRES(mutex_);
     void set_interest(Interest interest) REQUIRES(mutex_);
+    [[nodiscard]] Turn take_turn() EXCLUDES(mutex_);
+    void note_turn() REQUIRES(mutex_);
 
     ibv_qp &qp_;  // its state is guarded by mutex_
     const ibv_qp_cap cap_;
     Group &group_;
     Source &source_;
     std::atomic<unsigned> peer_operations_{0};
+    std::atomic<bool> wants_turn_{false};  // serve() has something to do; changed with the lock
 
     mutable base::Mutex mutex_;
     State state_ GUARDED_BY(mutex_) = State::Idle;

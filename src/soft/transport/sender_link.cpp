@@ -2,6 +2,7 @@
 // soft/transport/sender: sends batches of complete segments into the link.
 #include <cerrno>
 
+#include "base/shared_value.hpp"
 #include "soft/transport/sender.hpp"
 
 namespace soft {
@@ -21,7 +22,7 @@ Broken::By reason_of(Added added) {
 
 // A peer that reads as fast as this side sends never fills the link. After its turn the sender waits as if
 // the link were full.
-void Sender::transmit() {
+[[gnu::hot]] void Sender::transmit() {
     std::size_t bytes = 0;
     while (may_transmit_ && !broken_ && !full_) {
         if (bytes >= bytes_in_a_turn) {
@@ -69,7 +70,7 @@ void Sender::transmit() {
 }
 
 // Requests and answers take turns by whole messages; a message's segments stay together.
-void Sender::build_batch() {
+[[gnu::hot]] void Sender::build_batch() {
     if (ready_to_receive_due_) {
         ready_to_receive_due_ = false;
         batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
@@ -89,7 +90,7 @@ void Sender::build_batch() {
 
 // Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
 // cannot be added now, or the link is broken.
-bool Sender::add_segment(bool of_answers) {
+[[gnu::hot]] bool Sender::add_segment(bool of_answers) {
     const Added added = of_answers ? responses_.add_next() : requests_.add_next();
     if (added == Added::Yes) {
         if (of_answers ? !responses_.inside() : !requests_.inside()) {
@@ -105,7 +106,7 @@ bool Sender::add_segment(bool of_answers) {
     return false;
 }
 
-void Sender::after_retiring() {
+[[gnu::hot]] void Sender::after_retiring() {
     if (queue_.overrun()) {
         break_link({Broken::By::Overrun});
     } else if (queue_.all_sent()) {
@@ -174,6 +175,15 @@ void Sender::set_interest(Interest interest) {
         if (!link_->want(interest)) {
             group_.nudge(source_);
         }
+    }
+    note_turn();
+}
+
+// A full link, and a disconnect when everything is sent, want the link to be writable.
+void Sender::note_turn() {
+    const bool wants = interest_.writable || broken_ || requests_.faults() != nullptr;
+    if (wants != wants_turn_.load(std::memory_order_relaxed)) {
+        base::set_shared(wants_turn_, wants, std::memory_order_release);
     }
 }
 
