@@ -18,7 +18,7 @@ enum class Probe { Never, Known, Always, Only };
 
 struct Configuration {
     // Says how long a call that blocks looks for work before it sleeps.
-    std::chrono::microseconds polling_time{10};
+    std::chrono::microseconds polling_time{30};
     Probe probe = Probe::Always;
     // RPMA_TLS is set: no byte goes over plain TCP or UDP.
     bool tls = false;
