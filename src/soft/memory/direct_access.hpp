@@ -38,6 +38,10 @@ public:
     // an offer waits that long. A store to mapped memory may wait for the file system, which may let a
     // process write only a few MB/s.
     static constexpr std::size_t most_mapped_bytes = std::size_t{64} << 10;
+    // Where the processor copies, and where the kernel does (least_bytes_beside_message()). The system call
+    // takes as long as the link's copies of 64 KiB.
+    static constexpr std::size_t least_mapped_bytes = std::size_t{16} << 10;
+    static constexpr std::size_t least_bytes_by_kernel = std::size_t{64} << 10;
     // Looking for a mapping takes as long as some hundred accesses, so the region has to be in use.
     static constexpr unsigned uses_before_mapping = 8;
 
@@ -64,9 +68,14 @@ public:
     [[nodiscard]] bool is_possible() const { return boards_.own != nullptr; }
     // Returns whether the peer may have offered the region with this key.
     [[nodiscard]] bool may_reach(std::uint32_t key) { return is_possible() && find(key); }
-    // Returns whether memory of the peer is mapped here; look_again() unmaps it when it is not offered any
-    // more.
+    // Returns whether memory of the peer is mapped here. look_again() and unmap_withdrawn() unmap it when it
+    // is not offered any more.
     [[nodiscard]] bool has_mapping() const { return has_mapping_; }
+    // Returns from how many bytes on an access to the offer that was found last takes less time than two
+    // copies through the link, when the link has to carry a message too.
+    [[nodiscard]] std::size_t least_bytes_beside_message() const;
+    // Unmaps the memory that is not offered any more.
+    void unmap_withdrawn();
     // Tells the time of the next access, or one shortly before.
     void set_time(base::Clock::time_point now) { now_ = now; }
     // Looks whether the named thread is still one of the peer's process. Returns false when it is not; then
@@ -113,7 +122,6 @@ private:
     [[nodiscard]] static bool is_of(const Mapped &mapped, const Board::Offer &offer);
     void use_mapping();
     void look_for(Mapped &mapped);
-    void unmap_withdrawn();
     [[nodiscard]] bool find(std::uint32_t key);
     [[nodiscard]] bool is_ready();
     [[nodiscard]] bool prove();

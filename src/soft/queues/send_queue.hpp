@@ -74,6 +74,8 @@ public:
     // has_next() tells whether a request is not wholly in a batch; next() returns the oldest of these.
     [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
     [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
+    // Returns the request that was posted last, when has_next().
+    [[nodiscard]] const SendRequest &youngest() const { return requests_.at(requests_.size() - 1); }
     // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
     // requests have come, and at most `most_awaiting` requests wait for an answer.
     [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {

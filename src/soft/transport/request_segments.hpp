@@ -69,7 +69,8 @@ private:
 
     // request_segments_direct.cpp
     [[nodiscard]] bool may_go_direct(const SendRequest &request);
-    [[nodiscard]] bool peer_is_there();
+    [[nodiscard]] bool goes_with_message(const SendRequest &request, base::Clock::time_point now) const;
+    [[nodiscard]] bool peer_is_there(base::Clock::time_point now);
     [[nodiscard]] bool go_direct(SendRequest &request);
     [[nodiscard]] bool read_direct(const SendRequest &request, std::size_t bytes);
     [[nodiscard]] bool operate_direct(SendRequest &request);
@@ -87,7 +88,8 @@ private:
     // before a direct read or atomic operation.
     bool ordered_in_link_ = false;
     bool message_in_link_ = false;
-    base::Clock::time_point peer_seen_;  // when the peer's process was last there
+    base::Clock::time_point peer_seen_;      // when the peer's process was last there
+    base::Clock::time_point mappings_seen_;  // when the withdrawn ones were last unmapped
     std::size_t max_payload_bytes_ = 0;
     unsigned most_awaiting_ = 0;
     bool crc_ = false;

@@ -36,8 +36,17 @@ void RequestSegments::leave_link() {
     link_ = nullptr;
 }
 
-bool RequestSegments::peer_is_there() {
-    const auto now = base::Clock::now();
+// Returns whether a write goes through the link with the message that was posted behind it. The link has to
+// carry the message, so it carries a few bytes more in less time than an access takes. An access needs the
+// peer's process to be looked at, with some system calls each time when the connection is used rarely. While
+// larger writes have it looked at, few bytes go the same way, so that no larger write waits for them.
+bool RequestSegments::goes_with_message(const SendRequest &request, base::Clock::time_point now) const {
+    return request.opcode == IBV_WR_RDMA_WRITE && is_message(queue_.youngest().opcode) &&
+           request.length < direct_.least_bytes_beside_message() &&
+           !(direct_.has_mapping() && now - peer_seen_ <= seen_for);
+}
+
+bool RequestSegments::peer_is_there(base::Clock::time_point now) {
     direct_.set_time(now);
     if (now - peer_seen_ > seen_for) {
         if (link_->ready().ended || !direct_.look_again()) {
@@ -49,11 +58,13 @@ bool RequestSegments::peer_is_there() {
 }
 
 // The peer counts the bytes of a write with immediate data. A request that has begun in the link, or has
-// failed, ends there. A message looks at the peer too, so that a mapping that is withdrawn does not stay.
+// failed, ends there. Each request looks at the mappings, so that one that is withdrawn does not stay.
 bool RequestSegments::may_go_direct(const SendRequest &request) {
-    const bool looks_first = direct_.has_mapping();
-    if (looks_first && !peer_is_there()) {
-        return false;
+    const bool has_mapping = direct_.has_mapping();
+    const auto now = has_mapping ? base::Clock::now() : base::Clock::time_point{};
+    if (has_mapping && now - mappings_seen_ > seen_for) {
+        direct_.unmap_withdrawn();
+        mappings_seen_ = now;
     }
     if ((request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ &&
          !is_one_access(request)) ||
@@ -61,7 +72,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         return false;
     }
     if (request.length == 0 || (offset_ != 0 && !inside_direct_) || !direct_.may_reach(request.rkey) ||
-        !queue_.nothing_awaits()) {
+        !queue_.nothing_awaits() || goes_with_message(request, now)) {
         return false;
     }
     if (ordered_in_link_ || (message_in_link_ && !may_overtake_messages(request))) {
@@ -71,7 +82,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         ordered_in_link_ = false;
         message_in_link_ = false;
     }
-    return looks_first || peer_is_there();
+    return peer_is_there(has_mapping ? now : base::Clock::now());
 }
 
 bool RequestSegments::go_direct(SendRequest &request) {
