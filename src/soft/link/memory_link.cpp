@@ -60,6 +60,7 @@ MemoryLink::~MemoryLink() {
         finish();
     }
     in_.closed.store(true, std::memory_order_release);
+    (void)shutdown(tcp_->descriptor(), SHUT_RDWR);
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
@@ -79,7 +80,8 @@ int MemoryLink::why_not_send() const {
     return is_full() && has_given_up() ? ETIMEDOUT : 0;
 }
 
-void MemoryLink::note_full() {
+// Notes since when the peer has taken nothing.
+void MemoryLink::note_full() const {
     const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
     if (!is_full() || full_used_.load(std::memory_order_relaxed) != used) {
         full_used_.store(used, std::memory_order_relaxed);
@@ -92,11 +94,11 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
     unsigned milliseconds = 0;
     socklen_t size = sizeof(milliseconds);
     if (!is_full() ||
-        full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
-        getsockopt(descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
+        getsockopt(tcp_->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
         milliseconds == 0) {
         return base::Clock::time_point::max();
     }
+    note_full();
     return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
 }
 
@@ -272,11 +274,13 @@ void MemoryLink::look_for_peer() const {
     }
 }
 
+// A sender that waits for room begins again with half of the ring, so that it does not wake for each message.
 bool MemoryLink::is_there(Interest wanted) const {
+    const std::size_t much_room = (most_unread_ + 1) / 2;
     const bool ended =
         in_.end.load(std::memory_order_seq_cst) != End::None || peer_is_gone() || aborted() || violated();
     return (wanted.readable && (ended || unread_bytes() != 0)) || (wanted.ended && ended) ||
-           (wanted.writable && (why_not_send() != 0 || room() != 0));
+           (wanted.writable && (why_not_send() != 0 || room() >= much_room));
 }
 
 bool MemoryLink::want(Interest interest) {
@@ -313,6 +317,7 @@ void MemoryLink::abort() {
     aborted_.store(true, std::memory_order_relaxed);
     finish();
     in_.closed.store(true, std::memory_order_release);
+    (void)shutdown(tcp_->descriptor(), SHUT_RDWR);
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 

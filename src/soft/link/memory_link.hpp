@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link/memory_link: a link between two processes of one host. It has rings of bytes in memory that both
-// have mapped. The TCP connection on which the two met stays: a peer wakes an end that rests with a bell on
-// it, and it tells that the peer's process is gone. An end that polls costs its peer no system call. The
-// connection's options hold: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
+// have mapped. A peer wakes an end that rests with a bell on a socket, which also tells that the peer's
+// process is gone. That is the Unix socket on which the two met, or else their TCP connection, which stays.
+// An end that polls costs its peer no system call. The connection's options hold: the link gives up a peer
+// that takes nothing for TCP_USER_TIMEOUT.
 //
 // The room of the bytes that receive() has returned is the peer's again with the next call, or when the link
 // comes to rest, because the user has placed the bytes by then. So undelivered() is false only when all sent
@@ -31,7 +32,9 @@ public:
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override;
     void abandon() override { abandoned_ = true; }
-    [[nodiscard]] int descriptor() const override { return tcp_->descriptor(); }
+    [[nodiscard]] int descriptor() const override {
+        return rings_.bell_socket() >= 0 ? rings_.bell_socket() : tcp_->descriptor();
+    }
     // A bell of any kind is a byte to read.
     [[nodiscard]] Interest watched(Interest wanted) const override {
         return {.readable = wanted != Interest{}};
@@ -56,7 +59,7 @@ public:
 
 private:
     [[nodiscard]] int why_not_send() const;
-    void note_full();
+    void note_full() const;
     [[nodiscard]] bool is_full() const {
         return full_since_.load(std::memory_order_relaxed) != base::Clock::time_point::max();
     }
@@ -89,8 +92,8 @@ private:
     std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
     std::size_t most_unread_;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
-    std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
-    std::atomic<std::uint64_t> full_used_{0};
+    mutable std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
+    mutable std::atomic<std::uint64_t> full_used_{0};
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 
