@@ -37,6 +37,7 @@ enum class ForkLevel {
     SoftMemory,
     SoftProgress,
     SoftGround,
+    SoftLink,
     Persist,
     Base
 };

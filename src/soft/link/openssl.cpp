@@ -8,6 +8,7 @@
 #include <new>
 #include <type_traits>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 
 #ifdef __has_feature
@@ -18,7 +19,11 @@
 
 namespace soft {
 
+constinit base::LastingMutex lock_of_making;
+
 namespace {
+
+const base::HeldWhileForking<lock_of_making> made_survives_forks{base::ForkLevel::SoftLink};
 
 constexpr const char *library = "libssl.so.3";
 

@@ -50,15 +50,18 @@ namespace soft {
     name(X509_up_ref) name(X509_verify_cert) name(X509_verify_cert_error_string)
 // clang-format on
 
+// A fork waits for a thread that makes something, because the child does not have that thread. make() may use
+// what was made before, and takes no lock but those of base.
+extern base::LastingMutex lock_of_making;
+
 // Returns what make() returns. The first call makes it, and it lasts as long as the process. When make()
 // returns nullptr, because the process has too little of something, the next call tries again.
 template <auto make>
 [[nodiscard]] auto made_once() -> decltype(make()) {
-    static std::atomic<decltype(make())> made{nullptr};
+    static constinit std::atomic<decltype(make())> made{nullptr};
     auto one = made.load(std::memory_order_acquire);
     if (one == nullptr) [[unlikely]] {
-        static base::Mutex mutex;
-        const base::Lock lock{mutex};
+        const base::Lock lock{lock_of_making};
         one = made.load(std::memory_order_acquire);
         if (one == nullptr) {
             one = make();
