@@ -120,8 +120,7 @@ base::Result<bool> CertificateProof::still_holds() {
         return std::unexpected{own.error()};
     }
     own_ = std::move(*own);
-    constexpr auto free = [](X509_STORE_CTX *one) { OpenSsl::found().X509_STORE_CTX_free(one); };
-    const std::unique_ptr<X509_STORE_CTX, decltype(free)> chain{openssl.X509_STORE_CTX_new()};
+    const OpenSslPointer<X509_STORE_CTX, &OpenSsl::X509_STORE_CTX_free> chain{openssl.X509_STORE_CTX_new()};
     if (!chain ||
         openssl.X509_STORE_CTX_init(chain.get(), openssl.SSL_CTX_get_cert_store(own_->context()),
                                     shown_.get(), shown_with_.get()) != 1 ||
@@ -145,10 +144,6 @@ base::Result<bool> CertificateProof::still_holds() {
 }
 
 // ---- the peer's certificate ----
-
-void CertificateProof::X509Free::operator()(X509 *one) const {
-    OpenSsl::found().X509_free(one);
-}
 
 void CertificateProof::ChainFree::operator()(STACK_OF(X509) * chain) const {
     OpenSsl::found().OPENSSL_sk_pop_free(reinterpret_cast<OPENSSL_STACK *>(chain), [](void *one) {

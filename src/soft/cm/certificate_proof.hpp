@@ -15,6 +15,7 @@
 #include "soft/cm/own_certificates.hpp"
 #include "soft/cm/tls_proof.hpp"
 #include "soft/ground/tcp.hpp"
+#include "soft/link/openssl.hpp"
 
 namespace soft {
 
@@ -31,9 +32,6 @@ public:
 
 private:
     struct Callbacks;  // OpenSSL's, which ask for certificates and show those of the peer
-    struct X509Free {
-        void operator()(X509 *one) const;
-    };
     struct ChainFree {
         void operator()(STACK_OF(X509) * chain) const;
     };
@@ -55,7 +53,7 @@ private:
     const tcp::Address address_;  // the peer's
     std::shared_ptr<const OwnCertificates> own_;
     // The peer's certificate, which is right, and those that came with it.
-    std::unique_ptr<X509, X509Free> shown_;
+    CertificatePointer shown_;
     std::unique_ptr<STACK_OF(X509), ChainFree> shown_with_;
 };
 

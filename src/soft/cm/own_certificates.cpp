@@ -26,37 +26,30 @@ namespace soft {
 
 namespace {
 
-struct BioFree {
-    void operator()(BIO *bio) const { (void)OpenSsl::found().BIO_free(bio); }
-};
-
 // These say how one kind of object in a PEM file is read and freed.
 struct Certificate {
-    using Object = X509;
+    using Pointer = CertificatePointer;
     static constexpr bool is_single = false;
     static constexpr const char *name = "certificate";
-    static X509 *read(BIO *bio, pem_password_cb *ask) {
-        return OpenSsl::found().PEM_read_bio_X509(bio, nullptr, ask, nullptr);
+    static Pointer read(BIO *bio, pem_password_cb *ask) {
+        return Pointer{OpenSsl::found().PEM_read_bio_X509(bio, nullptr, ask, nullptr)};
     }
-    void operator()(X509 *one) const { OpenSsl::found().X509_free(one); }
 };
 struct RevocationList {
-    using Object = X509_CRL;
+    using Pointer = OpenSslPointer<X509_CRL, &OpenSsl::X509_CRL_free>;
     static constexpr bool is_single = false;
     static constexpr const char *name = "list of revoked certificates (X509 CRL)";
-    static X509_CRL *read(BIO *bio, pem_password_cb *ask) {
-        return OpenSsl::found().PEM_read_bio_X509_CRL(bio, nullptr, ask, nullptr);
+    static Pointer read(BIO *bio, pem_password_cb *ask) {
+        return Pointer{OpenSsl::found().PEM_read_bio_X509_CRL(bio, nullptr, ask, nullptr)};
     }
-    void operator()(X509_CRL *one) const { OpenSsl::found().X509_CRL_free(one); }
 };
 struct PrivateKey {
-    using Object = EVP_PKEY;
+    using Pointer = OpenSslPointer<EVP_PKEY, &OpenSsl::EVP_PKEY_free>;
     static constexpr bool is_single = true;  // the first one counts
     static constexpr const char *name = "private key without a passphrase";
-    static EVP_PKEY *read(BIO *bio, pem_password_cb *ask) {
-        return OpenSsl::found().PEM_read_bio_PrivateKey(bio, nullptr, ask, nullptr);
+    static Pointer read(BIO *bio, pem_password_cb *ask) {
+        return Pointer{OpenSsl::found().PEM_read_bio_PrivateKey(bio, nullptr, ask, nullptr)};
     }
-    void operator()(EVP_PKEY *one) const { OpenSsl::found().EVP_PKEY_free(one); }
 };
 
 // There is nobody to ask.
@@ -83,14 +76,14 @@ base::Result<void> for_each(const std::string &file, Readers readers, const auto
         return got;
     }
     openssl.ERR_clear_error();
-    const std::unique_ptr<BIO, BioFree> bio{
+    const OpenSslPointer<BIO, &OpenSsl::BIO_free> bio{
         openssl.BIO_new_mem_buf(all.text.data(), static_cast<int>(all.text.size()))};
     if (!bio) {
         throw std::bad_alloc{};
     }
     unsigned number = 1;
     for (;; ++number) {
-        const std::unique_ptr<typename Kind::Object, Kind> one{Kind::read(bio.get(), no_passphrase)};
+        const typename Kind::Pointer one = Kind::read(bio.get(), no_passphrase);
         if (!one) {
             break;
         }

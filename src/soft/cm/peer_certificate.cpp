@@ -7,7 +7,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -17,10 +16,6 @@
 namespace soft {
 
 namespace {
-
-struct NamesFree {
-    void operator()(GENERAL_NAMES *names) const { OpenSsl::found().GENERAL_NAMES_free(names); }
-};
 
 std::optional<std::time_t> time_of(const ASN1_TIME *time) {
     std::tm parts{};
@@ -35,7 +30,7 @@ std::optional<std::time_t> time_of(const ASN1_TIME *time) {
 std::vector<std::string> PeerCertificate::names() const {
     const OpenSsl &openssl = OpenSsl::found();
     std::vector<std::string> found;
-    const std::unique_ptr<GENERAL_NAMES, NamesFree> all{static_cast<GENERAL_NAMES *>(
+    const OpenSslPointer<GENERAL_NAMES, &OpenSsl::GENERAL_NAMES_free> all{static_cast<GENERAL_NAMES *>(
         openssl.X509_get_ext_d2i(certificate_, NID_subject_alt_name, nullptr, nullptr))};
     const auto *const stack = reinterpret_cast<const OPENSSL_STACK *>(all.get());
     for (int place = 0; place < openssl.OPENSSL_sk_num(stack); ++place) {

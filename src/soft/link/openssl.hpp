@@ -11,6 +11,7 @@
 #include <openssl/x509v3.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,16 @@ struct OpenSsl {
     // Returns the functions, which were found before.
     [[nodiscard]] static const OpenSsl &found() { return *find(); }
 };
+
+// Frees an object with that function of OpenSSL.
+template <auto OpenSsl::*release>
+struct OpenSslFree {
+    void operator()(auto *object) const { (void)(OpenSsl::found().*release)(object); }
+};
+
+template <typename Object, auto OpenSsl::*release>
+using OpenSslPointer = std::unique_ptr<Object, OpenSslFree<release>>;
+using CertificatePointer = OpenSslPointer<X509, &OpenSsl::X509_free>;
 
 // OpenSSL has a queue of errors for each thread. A program that uses the same OpenSSL looks there for its
 // own errors, and takes any other for one. So the device keeps one of these during its calls of OpenSSL: they
