@@ -1748,6 +1748,21 @@ int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity);
  */
 int rpma_conn_check_identity(const struct rpma_conn *conn, bool *known);
 
+/**
+ * Tells the same of several connections, and reads each file once.
+ *
+ *   conns      So many connections.
+ *   num_conns  The number of connections, at least 1.
+ *   known      As many places, one for each connection.
+ *
+ * Blocks: while it reads files.
+ * Threads: one thread at a time for each connection.
+ * Errors:
+ *   RPMA_E_NOSUPP    A connection is not authenticated.
+ *   RPMA_E_PROVIDER  The files cannot be read; the log says why. Then known tells nothing.
+ */
+int rpma_conn_check_identities(const struct rpma_conn *const *conns, size_t num_conns, bool *known);
+
 /* ---------------------------------------------------------------- requests that do not block ---- */
 
 /* Threads: one thread at a time uses a request. */

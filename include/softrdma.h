@@ -319,6 +319,25 @@ extern const char *softrdma_identity(const struct rdma_cm_id *id);
 extern int softrdma_peer_is_known(const struct rdma_cm_id *id);
 
 /**
+ * Tells the same of the peers of several ids, and reads each file once.
+ *
+ *   ids    So many ids.
+ *   count  The number of ids.
+ *   known  As many places; each becomes true when the peer of its id would be let in now too.
+ *
+ * Returns: 0, or -1 and errno as softrdma_peer_is_known. Then known tells nothing, and no peer is known to be
+ * shut out.
+ *
+ * Blocks: while it reads files.
+ * Threads: one thread at a time for each id.
+ * Errors:
+ *   EINVAL  An id is NULL, its peer has not authenticated itself, or a line of a file is not valid.
+ *   EACCES  A file is another user's, or others than its owner may use it.
+ *   ENOMEM  There is not enough memory.
+ */
+extern int softrdma_peers_are_known(const struct rdma_cm_id *const *ids, size_t count, bool *known);
+
+/**
  * Tells why the connection of a queue pair of type IBV_QPT_RC ended.
  *
  * Returns: 0 before its end, and when either side disconnected; or one of these, or another errno value of

@@ -5,7 +5,9 @@
 #include <array>
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/log.hpp"
 #include "cli/log.hpp"
@@ -192,20 +194,27 @@ void Server::drop(int fd) {
 
 // A file that cannot be read ends no connection: an administrator may be about to write it.
 void Server::end_unknown() {
-    std::vector<int> unknown;
+    std::vector<int> asked;
+    std::vector<const rpma_conn *> connections;
     for (const auto &[fd, client] : clients_) {
-        bool known = true;
-        if (!client.identity.empty() && rpma_conn_check_identity(client.connection.get(), &known) != 0) {
-            BASE_LOG_PEER(Error,
-                          "SIGHUP: the files of TLS cannot be used, as the log says: every connection stays");
-            return;
-        }
-        if (!known) {
-            unknown.push_back(fd);
+        if (!client.identity.empty()) {
+            asked.push_back(fd);
+            connections.push_back(client.connection.get());
         }
     }
+    const auto known = std::make_unique<bool[]>(asked.size());
+    if (!asked.empty() &&
+        rpma_conn_check_identities(connections.data(), connections.size(), known.get()) != 0) {
+        BASE_LOG_PEER(Error,
+                      "SIGHUP: the files of TLS cannot be used, as the log says: every connection stays");
+        return;
+    }
     std::size_t ended = 0;
-    for (const int fd : unknown) {
+    for (std::size_t place = 0; place < asked.size(); ++place) {
+        if (known[place]) {
+            continue;
+        }
+        const int fd = asked[place];
         const Client &client = clients_.at(fd);
         ended += client.admitted ? 1 : 0;
         BASE_LOG(Warning, "dropped a client from %s: the identity %s is not let in any more",

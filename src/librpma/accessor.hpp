@@ -53,12 +53,10 @@ inline int check_identity(const verbs::Provider &provider, const rdma_cm_id &id,
     if (identity_of(provider, id) == nullptr) {
         return RPMA_E_NOSUPP;
     }
-    const int found = provider.beyond.peer_is_known(&id);
-    if (found < 0) {
-        return log_provider_failure("softrdma_peer_is_known", errno);
-    }
-    *known = found == 1;
-    return 0;
+    const rdma_cm_id *const one = &id;
+    return provider.beyond.peers_are_known(&one, 1, known) == 0
+               ? 0
+               : log_provider_failure("softrdma_peers_are_known", errno);
 }
 
 // Unlike other "new" functions, those of configurations store NULL when there is no memory.

@@ -3,6 +3,9 @@
 #include "librpma/conn.hpp"
 
 #include <cerrno>
+#include <new>
+#include <span>
+#include <vector>
 
 #include "librpma/accessor.hpp"
 #include "librpma/event_channel.hpp"
@@ -300,6 +303,31 @@ int rpma_conn_check_identity(const struct rpma_conn *conn, bool *known) {
         return librpma::invalid("conn or known is NULL");
     }
     return librpma::check_identity(conn->provider(), conn->id(), known);
+}
+
+int rpma_conn_check_identities(const struct rpma_conn *const *conns, size_t num_conns, bool *known) {
+    if (conns == nullptr || num_conns == 0 || known == nullptr) {
+        return librpma::invalid("conns or known is NULL, or num_conns is 0");
+    }
+    try {
+        std::vector<const rdma_cm_id *> ids;
+        ids.reserve(num_conns);
+        for (const rpma_conn *const conn : std::span{conns, num_conns}) {
+            if (conn == nullptr) {
+                return librpma::invalid("a connection is NULL");
+            }
+            if (librpma::identity_of(conn->provider(), conn->id()) == nullptr) {
+                return RPMA_E_NOSUPP;
+            }
+            ids.push_back(&conn->id());
+        }
+        // One kind of device authenticates.
+        return conns[0]->provider().beyond.peers_are_known(ids.data(), ids.size(), known) == 0
+                   ? 0
+                   : librpma::log_provider_failure("softrdma_peers_are_known", errno);
+    } catch (const std::bad_alloc &) {
+        return RPMA_E_NOMEM;
+    }
 }
 
 int rpma_conn_delete(struct rpma_conn **conn_ptr) {

@@ -112,8 +112,9 @@ struct CallsBeyondVerbs {
     // Returns the identity with which the peer of an id has authenticated itself, or nullptr
     // (softrdma_identity).
     const char *(*identity)(const rdma_cm_id *id);
-    // Returns whether that peer would be let in now too: 1 or 0, or -1 and errno (softrdma_peer_is_known).
-    int (*peer_is_known)(const rdma_cm_id *id);
+    // Tells whether the peers of so many ids would be let in now too. Returns 0, or -1 and errno
+    // (softrdma_peers_are_known).
+    int (*peers_are_known)(const rdma_cm_id *const *ids, std::size_t count, bool *known);
 };
 
 // A kind of device promises these. A call that a capability names is nullptr without it.

@@ -90,7 +90,7 @@ const Provider soft = {
                .link = softrdma_link,
                .set_tls = softrdma_set_tls,
                .identity = softrdma_identity,
-               .peer_is_known = softrdma_peer_is_known},
+               .peers_are_known = softrdma_peers_are_known},
 };
 
 void set_soft_log(base::LogSink sink, int threshold) {

@@ -53,6 +53,8 @@ static void nobody_has_an_identity(void **state) {
     assert_null(identity);
     bool known = false;
     assert_code(rpma_conn_check_identity(conn, &known), RPMA_E_NOSUPP);
+    const struct rpma_conn *const one = conn;
+    assert_code(rpma_conn_check_identities(&one, 1, &known), RPMA_E_NOSUPP);
 }
 
 static void tls_is_refused(void **state) {

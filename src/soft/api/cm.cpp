@@ -11,6 +11,7 @@
 #include "soft/api/made.hpp"
 #include "soft/cm/cm.hpp"
 #include "soft/cm/tcp_id.hpp"
+#include "soft/cm/tls_reading.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/environment.hpp"
 #include "softrdma.h"
@@ -223,17 +224,27 @@ const char *softrdma_identity(const rdma_cm_id *id) {
 }
 
 int softrdma_peer_is_known(const rdma_cm_id *id) {
-    const auto *const asked = static_cast<const CmId *>(id);
-    if (asked == nullptr || asked->inherited()) {
-        return status_failed(EINVAL);
-    }
     bool known = false;
-    const int status = status_of([&]() -> base::Result<void> {
-        const auto found = asked->peer_is_known();
-        known = found && *found;
-        return found ? base::Result<void>{} : std::unexpected{found.error()};
-    });
+    const int status = softrdma_peers_are_known(&id, 1, &known);
     return status != 0 ? status : known ? 1 : 0;
+}
+
+int softrdma_peers_are_known(const rdma_cm_id *const *ids, size_t count, bool *known) {
+    return status_of([&]() -> base::Result<void> {
+        soft::TlsReading files;
+        for (size_t place = 0; place < count; ++place) {
+            const auto *const asked = static_cast<const CmId *>(ids[place]);
+            if (asked == nullptr || asked->inherited()) {
+                return base::failure(EINVAL);
+            }
+            const auto found = asked->peer_is_known(files);
+            if (!found) {
+                return std::unexpected{found.error()};
+            }
+            known[place] = *found;
+        }
+        return {};
+    });
 }
 
 // The device needs no event to know that a connection is established: TCP has told it.

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "soft/cm/peer_certificate.hpp"
+#include "soft/cm/tls_reading.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -113,9 +114,9 @@ bool CertificateProof::is_proved(const TlsSession &) {
     return shown_ != nullptr;
 }
 
-base::Result<bool> CertificateProof::still_holds() {
+base::Result<bool> CertificateProof::still_holds(TlsReading &files) {
     const OpenSsl &openssl = OpenSsl::found();
-    auto own = OwnCertificates::current(file());
+    auto own = files.certificates(file());
     if (!own) {
         return std::unexpected{own.error()};
     }

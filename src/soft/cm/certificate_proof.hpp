@@ -27,7 +27,7 @@ public:
     [[nodiscard]] std::unique_ptr<SSL, SslFree> make() override;
     [[nodiscard]] bool is_proved(const TlsSession &session) override;
     [[nodiscard]] bool explain(int reason) override;
-    [[nodiscard]] base::Result<bool> still_holds() override;
+    [[nodiscard]] base::Result<bool> still_holds(TlsReading &files) override;
     [[nodiscard]] const char *words() const override { return "the certificate of"; }
 
 private:

@@ -41,6 +41,8 @@
 
 namespace soft {
 
+class TlsReading;
+
 // An id of either kind. cm/tcp_id.hpp and cm/datagram_id.hpp have the kinds, and the states that follow
 // RouteResolved and Bound.
 //
@@ -93,7 +95,9 @@ public:
     [[nodiscard]] virtual const char *identity() const { return nullptr; }
     // Returns whether the peer, which has authenticated itself, would be let in now too. Fails with EINVAL
     // when it has not, or as the files of TLS cannot be read. Throws std::bad_alloc.
-    [[nodiscard]] virtual base::Result<bool> peer_is_known() const { return base::failure(EINVAL); }
+    [[nodiscard]] virtual base::Result<bool> peer_is_known(TlsReading &) const {
+        return base::failure(EINVAL);
+    }
     // Returns whether the id listens, or has a peer.
     [[nodiscard]] bool has_begun() const { return state_.load() > State::RouteResolved; }
     // Makes this id a request for a connection, which waits in that channel.

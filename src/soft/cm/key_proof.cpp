@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "soft/cm/tls_reading.hpp"
 #include "soft/link/openssl.hpp"
 
 namespace soft {
@@ -134,12 +135,12 @@ bool KeyProof::is_proved(const TlsSession &session) {
     return true;
 }
 
-base::Result<bool> KeyProof::still_holds() {
-    const auto keys = TlsKeys::read(file());
+base::Result<bool> KeyProof::still_holds(TlsReading &files) {
+    const auto keys = files.keys(file());
     if (!keys) {
         return std::unexpected{keys.error()};
     }
-    if (keys->find(identity_) != nullptr) {
+    if ((*keys)->find(identity_) != nullptr) {
         return true;
     }
     fail_with(EACCES, "%s has no key of identity %s any more", file(), identity_.c_str());

@@ -22,7 +22,7 @@ public:
     void end_step() override;
     [[nodiscard]] bool is_proved(const TlsSession &session) override;
     [[nodiscard]] bool explain(int reason) override;
-    [[nodiscard]] base::Result<bool> still_holds() override;
+    [[nodiscard]] base::Result<bool> still_holds(TlsReading &files) override;
     [[nodiscard]] const char *words() const override { return "the key of identity"; }
 
 private:

@@ -67,12 +67,12 @@ void TcpId::keep_proof(std::unique_ptr<TlsProof> proof) {
     }
 }
 
-base::Result<bool> TcpId::peer_is_known() const {
+base::Result<bool> TcpId::peer_is_known(TlsReading &files) const {
     if (identity() == nullptr) {
         return base::failure(EINVAL);
     }
     const OpenSslErrors own;
-    const auto known = proof_->still_holds();
+    const auto known = proof_->still_holds(files);
     if (known && !*known) {
         BASE_LOG(Warning, "%s would be refused now: %s", tcp::text_of(peer()).c_str(), proof_->text());
     }

@@ -50,7 +50,7 @@ public:
     [[nodiscard]] base::Result<void> disconnect_when_sent() override;
 
     [[nodiscard]] const char *identity() const override { return identity_.load(std::memory_order_acquire); }
-    [[nodiscard]] base::Result<bool> peer_is_known() const override;
+    [[nodiscard]] base::Result<bool> peer_is_known(TlsReading &files) const override;
 
     // ---- events of a connection, and of its handshake ----
     void connection_established() override;

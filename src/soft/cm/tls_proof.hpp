@@ -17,6 +17,8 @@
 
 namespace soft {
 
+class TlsReading;
+
 class TlsProof {
 public:
     enum class Side : std::uint8_t { Client, Server };
@@ -38,7 +40,7 @@ public:
     // Returns whether the handshake would prove it now too: the files may have changed, and a certificate may
     // have expired. text() says why not. Fails as the files cannot be read. OpenSslErrors are the caller's.
     // Throws std::bad_alloc.
-    [[nodiscard]] virtual base::Result<bool> still_holds() = 0;
+    [[nodiscard]] virtual base::Result<bool> still_holds(TlsReading &files) = 0;
     // Returns in a few words how the peer has proved who it is.
     [[nodiscard]] virtual const char *words() const = 0;
 

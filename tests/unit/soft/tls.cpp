@@ -3,16 +3,21 @@
 // it, each as client and as server. Every refusal has its errno and its line of log, and nothing reaches the
 // program.
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+
+#include "base/fd.hpp"
 
 // This comes last, because it asserts.
 #include "tls_ends.hpp"
@@ -432,6 +437,34 @@ void a_peer_is_known_while_the_file_has_its_key(TlsEnds &ends) {
     assert_int_equal(softrdma_rdma_destroy_id(id), 0);
 }
 
+// Two clients with one identity and a third with another are asked about at once.
+void several_peers_are_known_by_one_reading(TlsEnds &ends) {
+    constexpr std::size_t number = 3;
+    std::array<test::Peer, number> peers;
+    std::array<std::optional<TlsPeer>, number> clients;
+    std::array<const rdma_cm_id *, number> ids{};
+    for (std::size_t place = 0; place < number; ++place) {
+        peers[place].connect(ends.device.port());
+        clients[place].emplace(
+            peers[place], true,
+            place == 2 ? TlsHabits{.identity = "two", .key = std::string(16, '\xff')} : TlsHabits{});
+        ids[place] = request_of(*clients[place], ends.device);
+    }
+    write_keys(key_of_two);
+    const base::Fd readings{inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+    assert_true(readings.get() >= 0);
+    assert_true(inotify_add_watch(readings.get(), keys.c_str(), IN_OPEN | IN_CLOSE_NOWRITE) >= 0);
+    std::array<bool, number> known{true, true, false};
+    assert_int_equal(softrdma_peers_are_known(ids.data(), number, known.data()), 0);
+    assert_true(!known[0] && !known[1] && known[2]);
+    std::array<inotify_event, 2 * number> events{};
+    assert_int_equal(read(readings.get(), events.data(), sizeof(events)), 2 * sizeof(inotify_event));
+    write_keys("nonsense");
+    assert_int_equal(softrdma_peers_are_known(ids.data(), number, known.data()), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(softrdma_peers_are_known(ids.data(), 0, nullptr), 0);
+}
+
 void without_a_file_nobody_connects(TlsEnds &ends) {
     std::filesystem::remove(keys);
     ends.peer.connect(ends.device.port());
@@ -477,6 +510,7 @@ int main() {
         fixture_test(without_descriptors_the_log_names_the_file),
         fixture_test(a_server_that_cannot_read_its_keys_says_so_little),
         fixture_test(a_peer_is_known_while_the_file_has_its_key),
+        fixture_test(several_peers_are_known_by_one_reading),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

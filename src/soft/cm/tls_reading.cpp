@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/tls_reading: see the header.
+#include "soft/cm/tls_reading.hpp"
+
+#include <string_view>
+#include <utility>
+
+namespace soft {
+
+base::Result<const TlsKeys *> TlsReading::keys(const char *file) {
+    auto place = keys_.find(std::string_view{file});
+    if (place == keys_.end()) {
+        auto read = TlsKeys::read(file);
+        if (!read) {
+            return std::unexpected{read.error()};
+        }
+        place = keys_.emplace(file, std::move(*read)).first;
+    }
+    return &place->second;
+}
+
+base::Result<std::shared_ptr<const OwnCertificates>> TlsReading::certificates(const char *file) {
+    const auto place = certificates_.find(std::string_view{file});
+    if (place != certificates_.end()) {
+        return place->second;
+    }
+    auto read = OwnCertificates::current(file);
+    if (read) {
+        certificates_.emplace(file, *read);
+    }
+    return read;
+}
+
+}  // namespace soft
