@@ -50,7 +50,7 @@ MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp)
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
 // bytes in the ring, which stays as long as one of the two has it mapped.
 MemoryLink::~MemoryLink() {
-    if (inherited() || descriptor() < 0) {
+    if (inherited() || tcp_->descriptor() < 0) {
         return;
     }
     if (abandoned_) {
@@ -80,8 +80,7 @@ int MemoryLink::why_not_send() const {
     return is_full() && has_given_up() ? ETIMEDOUT : 0;
 }
 
-// Notes since when the peer has taken nothing.
-void MemoryLink::note_full() const {
+void MemoryLink::note_full() {
     const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
     if (!is_full() || full_used_.load(std::memory_order_relaxed) != used) {
         full_used_.store(used, std::memory_order_relaxed);
@@ -94,11 +93,11 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
     unsigned milliseconds = 0;
     socklen_t size = sizeof(milliseconds);
     if (!is_full() ||
+        full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
         getsockopt(tcp_->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
         milliseconds == 0) {
         return base::Clock::time_point::max();
     }
-    note_full();
     return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
 }
 
@@ -321,10 +320,11 @@ void MemoryLink::abort() {
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
+// A sender that is awake takes any room, and so learns that the peer has taken something (note_full()).
 Link::Ready MemoryLink::ready() const {
     look_for_peer();
     return {.readable = is_there({.readable = true}),
-            .writable = is_there({.writable = true}),
+            .writable = room() != 0 || is_there({.writable = true}),
             .ended = is_there({.ended = true})};
 }
 

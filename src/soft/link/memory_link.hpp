@@ -59,7 +59,7 @@ public:
 
 private:
     [[nodiscard]] int why_not_send() const;
-    void note_full() const;
+    void note_full();
     [[nodiscard]] bool is_full() const {
         return full_since_.load(std::memory_order_relaxed) != base::Clock::time_point::max();
     }
@@ -92,8 +92,8 @@ private:
     std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
     std::size_t most_unread_;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
-    mutable std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
-    mutable std::atomic<std::uint64_t> full_used_{0};
+    std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
+    std::atomic<std::uint64_t> full_used_{0};
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 
