@@ -205,11 +205,10 @@ static int open_descriptors(void) {
     return count;
 }
 
-/* With shared queues for completions and events, each end of a connection
- * within a host takes two descriptors: its TCP socket, and the Unix socket for
- * bells. While the two ends meet, the initiator has one more. The first
- * connection opens what the queues keep. */
-static void a_connection_costs_two_descriptors(void **state) {
+/* With shared queues for completions and events, a connection takes one
+ * descriptor, its TCP socket. While the two ends meet on one host, the
+ * initiator has one more. The first connection opens what the queues keep. */
+static void a_connection_costs_one_descriptor(void **state) {
     struct ends *ends = *state;
     if (ends->device != SOFT_DEVICE) {
         skip();
@@ -220,22 +219,22 @@ static void a_connection_costs_two_descriptors(void **state) {
     for (int i = 0; i < PAIRS; ++i) {
         assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
         (void)take(RPMA_EVENT_CONN_REQ);
-        assert_true(i == 0 || open_descriptors() == before + 4 * i);
+        assert_true(i == 0 || open_descriptors() == before + 2 * i);
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i]));
         (void)take(RPMA_EVENT_EP);
         assert_ok(rpma_ep_next_conn_req(ends->ep, ends->cfg, &ends->request));
         if (i != 0) {
-            assert_in_range(open_descriptors(), before + 4 * i + 2, before + 4 * i + 3);
+            assert_in_range(open_descriptors(), before + 2 * i + 2, before + 2 * i + 3);
         }
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i + 1]));
         for (int side = 0; side < 2; ++side) {
             assert_int_equal(take(RPMA_EVENT_CONN).conn_event, RPMA_CONN_ESTABLISHED);
         }
         if (i == 0) {
-            assert_in_range(open_descriptors(), before + 4, before + 5);
-            before = open_descriptors() - 4;
+            assert_in_range(open_descriptors(), before + 2, before + 3);
+            before = open_descriptors() - 2;
         }
-        assert_int_equal(open_descriptors(), before + 4 * i + 4);
+        assert_int_equal(open_descriptors(), before + 2 * i + 2);
     }
 }
 
@@ -297,7 +296,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         /* This test counts descriptors and is first, because the engine closes
          * descriptors of earlier connections. */
-        WITH_QUEUE(a_connection_costs_two_descriptors),
+        WITH_QUEUE(a_connection_costs_one_descriptor),
         cmocka_unit_test(arguments_are_checked),
         WITH_QUEUE(everything_from_one_queue),
         WITH_QUEUE(what_is_no_connections),

@@ -22,12 +22,9 @@ namespace soft {
 namespace {
 
 // The bytes that go with the descriptor of the memory. Another version of the device may have another layout
-// of the memory; the two ends then stay on TCP. The last byte says whether the socket stays for bells.
-using Greeting = std::array<char, 16>;
-constexpr Greeting greeting_of(bool keeps_socket) {
-    return {'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
-            ' ', 'r', 'i', 'n', 'g', 's', '3', keeps_socket ? '+' : '-'};
-}
+// of the memory; the two ends then stay on TCP.
+constexpr std::array<char, 16> greeting{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
+                                        ' ', 'r', 'i', 'n', 'g', 's', '2'};
 
 // The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
@@ -108,9 +105,8 @@ union ControlRoom {
     std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
 };
 
-bool greet(int socket, int memory, bool keeps_socket) {
-    Greeting greeting = greeting_of(keeps_socket);
-    iovec text{.iov_base = greeting.data(), .iov_len = greeting.size()};
+bool greet(int socket, int memory) {
+    iovec text{.iov_base = const_cast<char *>(greeting.data()), .iov_len = greeting.size()};
     ControlRoom room{};
     msghdr message{};
     message.msg_iov = &text;
@@ -125,20 +121,14 @@ bool greet(int socket, int memory, bool keeps_socket) {
     return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size());
 }
 
-struct Greeted {
-    base::Fd memory;
-    bool keeps_socket;
-};
-
-base::Result<Greeted> greeted(int socket) {
-    Greeting text{};
-    std::byte more{};
-    std::array<iovec, 2> places{iovec{.iov_base = text.data(), .iov_len = text.size()},
-                                iovec{.iov_base = &more, .iov_len = sizeof(more)}};
+// Returns the descriptor that came with the greeting.
+base::Result<base::Fd> greeted(int socket) {
+    std::array<char, greeting.size() + 1> text{};
+    iovec place{.iov_base = text.data(), .iov_len = text.size()};
     ControlRoom room{};
     msghdr message{};
-    message.msg_iov = places.data();
-    message.msg_iovlen = places.size();
+    message.msg_iov = &place;
+    message.msg_iovlen = 1;
     message.msg_control = &room;
     message.msg_controllen = sizeof(room);
     const ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -161,12 +151,11 @@ base::Result<Greeted> greeted(int socket) {
     if (!memory) {
         return base::failure(truncated ? EMFILE : EPROTO);
     }
-    const bool keeps_socket = text == greeting_of(true);
-    if (!alone || bytes != static_cast<ssize_t>(text.size()) ||
-        (!keeps_socket && text != greeting_of(false))) {
+    if (!alone || bytes != static_cast<ssize_t>(greeting.size()) ||
+        std::memcmp(text.data(), greeting.data(), greeting.size()) != 0) {
         return base::failure(EPROTO);
     }
-    return Greeted{.memory = std::move(memory), .keeps_socket = keeps_socket};
+    return memory;
 }
 
 // Returns whether the two ends of a connection may continue through memory.
@@ -205,7 +194,7 @@ std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Add
 
 base::Result<SharedRings> Meeting::join() const {
     for (int stranger = 0; stranger < most_strangers; ++stranger) {
-        base::Fd socket{accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+        const base::Fd socket{accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
         if (!socket) {
             return base::failure(errno == EAGAIN ? ECONNRESET : errno);
         }
@@ -213,16 +202,13 @@ base::Result<SharedRings> Meeting::join() const {
         if (!process) {
             continue;
         }
-        auto got = greeted(socket.get());
-        if (!got) {
-            return std::unexpected{got.error()};
+        auto memory = greeted(socket.get());
+        if (!memory) {
+            return std::unexpected{memory.error()};
         }
-        auto rings = SharedRings::join(std::move(got->memory));
+        auto rings = SharedRings::join(std::move(*memory));
         if (rings) {
             rings->set_peers_process(*process);
-            if (got->keeps_socket) {
-                rings->keep_bell_socket(std::move(socket));
-            }
         }
         return rings;
     }
@@ -235,7 +221,7 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
         return std::nullopt;
     }
     const Name name = name_of(there, here);
-    base::Fd socket = unix_socket();
+    const base::Fd socket = unix_socket();
     if (!socket || connect(socket.get(), any(name), name.length) != 0) {
         stays_on_tcp(there,
                      errno == ECONNREFUSED ? "its process is not to be found here" : std::strerror(errno));
@@ -252,16 +238,12 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
         stays_on_tcp(there, std::strerror(allowed.error().number));
         return std::nullopt;
     }
-    const bool keeps_socket = SharedRings::may_keep_bell_socket();
-    if (!greet(socket.get(), rings->file(), keeps_socket)) {
+    if (!greet(socket.get(), rings->file())) {
         stays_on_tcp(there, std::strerror(errno));
         return std::nullopt;
     }
     rings->close_file();
     rings->set_peers_process(*process);
-    if (keeps_socket) {
-        rings->keep_bell_socket(std::move(socket));
-    }
     return std::move(*rings);
 }
 

@@ -9,8 +9,7 @@
 //                                                   its descriptor, and says so in its MPA reply (meet())
 //     maps the memory (join())
 //
-// Then each makes a MemoryLink of the memory and its link on TCP. The Unix socket stays for its bells, or is
-// closed when the responder has many of them; its greeting says which.
+// Then each makes a MemoryLink of the memory and its link on TCP, and the Unix socket is closed.
 //
 // The name is in the abstract namespace, which belongs to the network namespace: a peer of another one is not
 // found. It need not be secret, because the kernel names the process at the other end of a Unix socket

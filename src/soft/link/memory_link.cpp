@@ -50,7 +50,7 @@ MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp)
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
 // bytes in the ring, which stays as long as one of the two has it mapped.
 MemoryLink::~MemoryLink() {
-    if (inherited() || tcp_->descriptor() < 0) {
+    if (inherited() || descriptor() < 0) {
         return;
     }
     if (abandoned_) {
@@ -60,7 +60,6 @@ MemoryLink::~MemoryLink() {
         finish();
     }
     in_.closed.store(true, std::memory_order_release);
-    (void)shutdown(tcp_->descriptor(), SHUT_RDWR);
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
@@ -94,7 +93,7 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
     socklen_t size = sizeof(milliseconds);
     if (!is_full() ||
         full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
-        getsockopt(tcp_->descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
+        getsockopt(descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
         milliseconds == 0) {
         return base::Clock::time_point::max();
     }
@@ -316,7 +315,6 @@ void MemoryLink::abort() {
     aborted_.store(true, std::memory_order_relaxed);
     finish();
     in_.closed.store(true, std::memory_order_release);
-    (void)shutdown(tcp_->descriptor(), SHUT_RDWR);
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 

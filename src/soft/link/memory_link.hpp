@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/link/memory_link: a link between two processes of one host. It has rings of bytes in memory that both
-// have mapped. A peer wakes an end that rests with a bell on a socket, which also tells that the peer's
-// process is gone. That is the Unix socket on which the two met, or else their TCP connection, which stays.
-// An end that polls costs its peer no system call. The connection's options hold: the link gives up a peer
-// that takes nothing for TCP_USER_TIMEOUT.
+// have mapped. The TCP connection on which the two met stays: a peer wakes an end that rests with a bell on
+// it, and it tells that the peer's process is gone. An end that polls costs its peer no system call. The
+// connection's options hold: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
 //
 // The room of the bytes that receive() has returned is the peer's again with the next call, or when the link
 // comes to rest, because the user has placed the bytes by then. So undelivered() is false only when all sent
@@ -32,9 +31,7 @@ public:
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;
     void abort() override;
     void abandon() override { abandoned_ = true; }
-    [[nodiscard]] int descriptor() const override {
-        return rings_.bell_socket() >= 0 ? rings_.bell_socket() : tcp_->descriptor();
-    }
+    [[nodiscard]] int descriptor() const override { return tcp_->descriptor(); }
     // A bell of any kind is a byte to read.
     [[nodiscard]] Interest watched(Interest wanted) const override {
         return {.readable = wanted != Interest{}};

@@ -28,7 +28,6 @@ public:
     static constexpr std::size_t large_ring = std::size_t{2} << 20;
     static constexpr std::size_t small_ring = std::size_t{64} << 10;
     static constexpr int most_large = 64;
-    static constexpr int most_bell_sockets = 512;
 
     enum class End : std::uint32_t { None, Finished, Abandoned };
     // One direction. Each cache line has one writer.
@@ -70,7 +69,6 @@ public:
         std::swap(ring_bytes_, other.ring_bytes_);
         std::swap(side_, other.side_);
         std::swap(peers_process_, other.peers_process_);
-        std::swap(bell_socket_, other.bell_socket_);
         return *this;
     }
     SharedRings(const SharedRings &) = delete;
@@ -95,15 +93,6 @@ public:
     [[nodiscard]] std::span<std::byte> incoming_bytes(std::uint64_t distance, std::size_t most) const {
         return bytes_of(1 - index(), distance, most);
     }
-
-    // A socket whose other end the peer has, on which a bell costs half as much as on TCP; -1 when there is
-    // none. A process that has `most_bell_sockets` of these memories does not keep it, so that 10,000
-    // connections do not take 20,000 descriptors.
-    [[nodiscard]] static bool may_keep_bell_socket() {
-        return mapped_memories.load(std::memory_order_relaxed) < most_bell_sockets;
-    }
-    void keep_bell_socket(base::Fd socket) { bell_socket_ = std::move(socket); }
-    [[nodiscard]] int bell_socket() const { return bell_socket_.get(); }
 
     // The process of the other end; 0 when it has no number here.
     void set_peers_process(pid_t process) { peers_process_ = process; }
@@ -139,7 +128,6 @@ private:
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
     pid_t peers_process_ = 0;
-    base::Fd bell_socket_;
     // The memories that this process has mapped.
     static std::atomic<int> mapped_memories;
 };

@@ -336,7 +336,7 @@ Links tcp_links() {
             .there = std::make_unique<soft::TcpLink>(std::move(accepted))};
 }
 
-Links memory_links(base::Fd *file, bool keeps_bell_sockets) {
+Links memory_links(base::Fd *file) {
     Links tcp = tcp_links();
     auto made = soft::SharedRings::make();
     assert_true(made.has_value());
@@ -346,12 +346,6 @@ Links memory_links(base::Fd *file, bool keeps_bell_sockets) {
         *file = base::Fd{fcntl(made->file(), F_DUPFD_CLOEXEC, 0)};
     }
     made->close_file();
-    if (keeps_bell_sockets) {
-        int ends[2];
-        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-        made->keep_bell_socket(base::Fd{ends[0]});
-        joined->keep_bell_socket(base::Fd{ends[1]});
-    }
     return {.here = std::make_unique<soft::MemoryLink>(std::move(*made), std::move(tcp.here)),
             .there = std::make_unique<soft::MemoryLink>(std::move(*joined), std::move(tcp.there))};
 }

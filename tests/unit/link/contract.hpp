@@ -22,8 +22,8 @@ struct Links {
 [[nodiscard]] Links tcp_links();
 
 // Returns a link through memory with both of its ends in this process. `file` gets a descriptor of the
-// memory. The bells are on a Unix socket, or on TCP.
-[[nodiscard]] Links memory_links(base::Fd *file = nullptr, bool keeps_bell_sockets = true);
+// memory.
+[[nodiscard]] Links memory_links(base::Fd *file = nullptr);
 
 // Runs each test with a new pair, and returns the exit status of the program.
 [[nodiscard]] int run_link_contract(const char *name, Links (*make)());

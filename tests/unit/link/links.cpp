@@ -25,7 +25,7 @@ test::Links unpleasant_tcp_links() {
     return unpleasant(test::tcp_links());
 }
 
-// Returns links with small rings, and whose bells are bytes on TCP, because the process has many.
+// Returns links with small rings, because the process has many.
 test::Links small_memory_links() {
     static const std::vector<soft::SharedRings> others = [] {
         std::vector<soft::SharedRings> made;
@@ -36,7 +36,7 @@ test::Links small_memory_links() {
         }
         return made;
     }();
-    return test::memory_links(nullptr, false);
+    return test::memory_links();
 }
 
 test::Links unpleasant_memory_links() {
@@ -85,7 +85,7 @@ int main() {
     failed += test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links);
     failed += test::run_link_contract("MemoryLink", [] { return test::memory_links(); });
     failed += test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
-    failed += test::run_link_contract("MemoryLink with small rings, and bells on TCP", small_memory_links);
+    failed += test::run_link_contract("MemoryLink with small rings", small_memory_links);
     failed += test::run_link_contract("TlsLink", test::tls_links);
     failed += test::run_link_contract("FaultyLink on TlsLink", unpleasant_tls_links);
     failed += test::run_link_contract("TlsLink on FaultyLink", tls_over_small_steps);

@@ -238,8 +238,7 @@ void another_user_who_took_the_name_is_not_met(void **) {
 
 // ---- false greetings, from a process of the same user ----
 
-constexpr std::string_view right_text = "softrdma rings3-";
-constexpr std::string_view text_with_bells = "softrdma rings3+";
+constexpr std::string_view right_text{"softrdma rings2", 16};
 
 void greet(int socket, std::string_view text, std::vector<int> files) {
     iovec piece{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
@@ -284,18 +283,11 @@ void false_greetings_make_no_link(void **) {
         std::vector<int> files;
     };
     const Greeting greetings[] = {
-        {"softrdma rings2+", {good}},
-        {right_text.substr(1), {good}},
-        {"softrdma rings3?", {good}},
-        {"softrdma rings3", {good}},
-        {"softrdma rings3- and more", {good}},
-        {right_text, {}},
-        {right_text, {good, good}},
-        {right_text, {good, good, good, good}},
-        {right_text, {unsealed.get()}},
-        {right_text, {short_one.get()}},
-        {right_text, {long_one.get()}},
-        {right_text, {empty.get()}},
+        {"softrdma rings3\0", {good}},        {right_text.substr(1), {good}},
+        {"softrdma rings2 and more", {good}}, {right_text, {}},
+        {right_text, {good, good}},           {right_text, {good, good, good, good}},
+        {right_text, {unsealed.get()}},       {right_text, {short_one.get()}},
+        {right_text, {long_one.get()}},       {right_text, {empty.get()}},
         {right_text, {device.get()}},
     };
     for (const Greeting &greeting : greetings) {
@@ -309,15 +301,13 @@ void false_greetings_make_no_link(void **) {
         assert_true(joined.error().number == EPROTO || joined.error().number == EMFILE);
         assert_int_equal(descriptors(), before);
     }
-    // Each other greeting differs from a right one by one thing.
-    for (const std::string_view text : {right_text, text_with_bells}) {
+    {
         const Connection connection;
         const auto offered = connection.offer();
         const base::Fd peer = come(connection);
-        greet(peer.get(), text, {good});
-        const auto joined = offered->join();
-        assert_true(joined.has_value());
-        assert_int_equal(joined->bell_socket() >= 0, text == text_with_bells);
+        greet(peer.get(), right_text, {good});
+        assert_true(
+            offered->join().has_value());  // each other greeting differs from a right one by one thing
     }
 }
 
