@@ -82,22 +82,34 @@ int MemoryLink::why_not_send() const {
 void MemoryLink::note_full() {
     const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
     if (!is_full() || full_used_.load(std::memory_order_relaxed) != used) {
-        full_used_.store(used, std::memory_order_relaxed);
         full_since_.store(base::Clock::now(), std::memory_order_relaxed);
+        full_used_.store(used, std::memory_order_relaxed);
     }
 }
 
-// TCP has such a limit for a peer that has closed its window.
+// TCP has such a limit for a peer that has closed its window. The time begins again when the peer has taken
+// something, though less than the sender waits for. A thread that sends may find room meanwhile; then the
+// ring is not full any more.
 base::Clock::time_point MemoryLink::gives_up_at() const {
+    constexpr auto never = base::Clock::time_point::max();
+    auto since = full_since_.load(std::memory_order_relaxed);
     unsigned milliseconds = 0;
     socklen_t size = sizeof(milliseconds);
-    if (!is_full() ||
-        full_used_.load(std::memory_order_relaxed) != out_.used.load(std::memory_order_relaxed) ||
+    if (since == never ||
         getsockopt(descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
         milliseconds == 0) {
-        return base::Clock::time_point::max();
+        return never;
     }
-    return full_since_.load(std::memory_order_relaxed) + std::chrono::milliseconds{milliseconds};
+    const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
+    if (full_used_.load(std::memory_order_relaxed) != used) {
+        const auto now = base::Clock::now();
+        if (!full_since_.compare_exchange_strong(since, now, std::memory_order_relaxed)) {
+            return never;
+        }
+        full_used_.store(used, std::memory_order_relaxed);
+        since = now;
+    }
+    return since + std::chrono::milliseconds{milliseconds};
 }
 
 std::size_t MemoryLink::room() const {
@@ -318,11 +330,10 @@ void MemoryLink::abort() {
     (void)shutdown(descriptor(), SHUT_RDWR);
 }
 
-// A sender that is awake takes any room, and so learns that the peer has taken something (note_full()).
 Link::Ready MemoryLink::ready() const {
     look_for_peer();
     return {.readable = is_there({.readable = true}),
-            .writable = room() != 0 || is_there({.writable = true}),
+            .writable = is_there({.writable = true}),
             .ended = is_there({.ended = true})};
 }
 

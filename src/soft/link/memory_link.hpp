@@ -89,8 +89,8 @@ private:
     std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
     std::size_t most_unread_;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
-    std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
-    std::atomic<std::uint64_t> full_used_{0};
+    mutable std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
+    mutable std::atomic<std::uint64_t> full_used_{0};
     unsigned vain_looks_ = 0;
     bool abandoned_ = false;
 
