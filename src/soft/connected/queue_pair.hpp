@@ -72,7 +72,7 @@ public:
     // ---- Source ----
     void progress() override;
     void expire() override;
-    [[nodiscard]] bool rest() override;
+    [[nodiscard]] Link *link() override;
 
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };

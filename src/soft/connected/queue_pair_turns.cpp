@@ -38,9 +38,9 @@ namespace soft {
     }
 }
 
-bool QueuePair::rest() {
+Link *QueuePair::link() {
     group_->mutex().assert_held();
-    return !link_ || link_->rest();
+    return link_.get();
 }
 
 // Is called when the time is over for the first FPDU that an initiator promised, for the rest of a segment,

@@ -5,13 +5,13 @@
 //
 // Threads: one at a time sends (send, send_all, finish), and one at a time receives (receive, discard). These
 // may be two threads at the same moment, each with its user's lock for that direction. ready(),
-// unread_bytes(), undelivered(), want() and abort() may run in parallel with both. rest() belongs to the
-// thread that receives. The other functions do not run in parallel with any.
+// unread_bytes(), undelivered(), want() and abort() may run in parallel with both. rest(), reported() and
+// look() belong to the thread that receives. The other functions do not run in parallel with any.
 //
 // Readiness is level-triggered: the descriptor of a link at rest reports everything that its user wants
 // (want()) as long as it is there, to any thread and any number of times. So threads take a group over from
 // each other without any exchange about its links, and lose no event. A link comes to rest with rest(), and
-// leaves it with the next receive(). A user that polls the link need not let it rest.
+// leaves it with the next receive(), look() or reported(). A user that polls the link need not let it rest.
 //
 // A new link is a class like TcpLink. tests/unit/link/contract.hpp has the tests that every link passes.
 #pragma once
@@ -95,6 +95,11 @@ public:
     // Lets the link rest: the user looks again when the descriptor reports an event. Returns false if there
     // is an event already.
     [[nodiscard]] virtual bool rest() { return true; }
+    // Is called when the descriptor of the link at rest may have reported an event.
+    virtual void reported() {}
+    // Looks without a system call, and does not let the link rest any longer. Returns whether the link has
+    // something that its user wants, or nothing when only the descriptor tells.
+    [[nodiscard]] virtual std::optional<bool> look() { return std::nullopt; }
     // Gives the link a descriptor of its own in place of one that the program has lent, so that the program
     // may close that. Returns false when the process has no more descriptors.
     [[nodiscard]] virtual bool own_lent_descriptor() = 0;

@@ -45,6 +45,7 @@ MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp)
       tcp_{std::move(tcp)},
       out_{rings_.outgoing()},
       in_{rings_.incoming()},
+      bells_{rings_, *tcp_},
       most_unread_{rings_.ring_bytes()} {}
 
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
@@ -76,7 +77,7 @@ int MemoryLink::why_not_send() const {
     if (peer_is_gone()) {
         return ECONNRESET;
     }
-    return is_full() && has_given_up() ? ETIMEDOUT : 0;
+    return has_given_up() ? ETIMEDOUT : 0;
 }
 
 void MemoryLink::note_full() {
@@ -113,8 +114,8 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
 }
 
 std::size_t MemoryLink::room() const {
-    // The peer has read the bytes before their room is used again. Sequentially consistent, as arm() needs
-    // it.
+    // The peer has read the bytes before their room is used again. Sequentially consistent, as rest()
+    // needs it.
     const std::uint64_t unread = written() - out_.used.load(std::memory_order_seq_cst);
     return unread < most_unread_ ? most_unread_ - unread : 0;
 }
@@ -152,10 +153,10 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
     }
     if (end != begin) {
         written_.store(end, std::memory_order_relaxed);
-        // This is sequentially consistent with arm(): either the peer sees the bytes, or this end sees the
-        // peer's wish.
+        // This is sequentially consistent with the peer's rest(): either the peer sees the bytes, or this end
+        // sees the peer's wish.
         out_.written.store(end, std::memory_order_seq_cst);
-        ring_for(SharedRings::wants_bytes);
+        bells_.ring(SharedRings::wants_bytes);
     }
     return {.bytes = static_cast<std::size_t>(end - begin)};
 }
@@ -163,19 +164,9 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
 bool MemoryLink::finish() {
     auto none = End::None;
     if (out_.end.compare_exchange_strong(none, End::Finished, std::memory_order_seq_cst)) {
-        ring_for(SharedRings::wants_bytes);
+        bells_.ring(SharedRings::wants_bytes);
     }
     return true;
-}
-
-// A peer that does not take its bells needs no more of them. The next look notices a peer that is gone.
-void MemoryLink::ring_for(std::uint32_t event) const {
-    auto &wanted = rings_.peers_bell().wanted;
-    if ((wanted.load(std::memory_order_seq_cst) & event) != 0 &&
-        wanted.exchange(0, std::memory_order_seq_cst) != 0) {
-        constexpr std::byte bell{1};
-        (void)::send(descriptor(), &bell, sizeof(bell), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
 }
 
 bool MemoryLink::undelivered() const {
@@ -186,9 +177,7 @@ bool MemoryLink::undelivered() const {
 // ---- receiving ----
 
 Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
-    if (rests_.load(std::memory_order_relaxed)) {
-        rests_.store(false, std::memory_order_relaxed);
-    }
+    bells_.stop_resting();
     release_used();
     const std::size_t there = unread_bytes();
     if (there == 0 || there > rings_.ring_bytes() ||
@@ -254,34 +243,34 @@ void MemoryLink::release_used() {
         // A peer that waits for room gets half of the ring at once, so that it does not wake for each
         // message.
         if (unread_bytes() <= rings_.ring_bytes() / 2) {
-            ring_for(SharedRings::wants_room);
+            bells_.ring(SharedRings::wants_room);
         }
     }
 }
 
 std::size_t MemoryLink::unread_bytes() const {
-    // The load makes the bytes visible. It is sequentially consistent, as arm() needs it.
+    // The load makes the bytes visible. It is sequentially consistent, as rest() needs it.
     return in_.written.load(std::memory_order_seq_cst) - taken();
 }
 
 // ---- rest ----
 
-// Takes the bells that have come; usually that is one. When the peer rings more often, the descriptor goes on
-// to report them.
-void MemoryLink::take_bells() {
-    std::array<std::byte, 64> bells;
-    const ssize_t count = recv(descriptor(), bells.data(), bells.size(), MSG_DONTWAIT);
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+void MemoryLink::look_for_peer() const {
+    if (!bells_.peer_is_there()) {
         peer_gone_.store(true, std::memory_order_relaxed);
     }
 }
 
-// Checks whether the peer is still there, without taking the bells.
-void MemoryLink::look_for_peer() const {
-    pollfd socket{.fd = descriptor(), .events = POLLRDHUP, .revents = 0};
-    if (poll(&socket, 1, 0) > 0) {
+void MemoryLink::reported() {
+    bells_.stop_resting();
+    if (!bells_.take()) {
         peer_gone_.store(true, std::memory_order_relaxed);
     }
+}
+
+std::optional<bool> MemoryLink::look() {
+    bells_.stop_resting();
+    return is_there({.readable = true, .writable = wants_room_.load(std::memory_order_relaxed)});
 }
 
 // A sender that waits for room begins again with half of the ring, so that it does not wake for each message.
@@ -293,31 +282,35 @@ bool MemoryLink::is_there(Interest wanted) const {
            (wanted.writable && (why_not_send() != 0 || room() >= much_room));
 }
 
+// The events and the loads of is_there() behind them are sequentially consistent, as the peer's are in send()
+// and release_used(): either this end sees what the peer did, or the peer sees the wish.
+std::uint32_t MemoryLink::events_of(Interest wanted) {
+    return (wanted.readable || wanted.ended ? SharedRings::wants_bytes : 0U) |
+           (wanted.writable ? SharedRings::wants_room : 0U);
+}
+
 bool MemoryLink::want(Interest interest) {
     const base::Lock lock{resting_mutex_};
     const bool begins_to_wait = !std::exchange(wanted_, interest).writable && interest.writable;
-    const bool is_quiet = !rests_.load(std::memory_order_seq_cst) || arm();
+    wants_room_.store(interest.writable, std::memory_order_relaxed);
+    if (bells_.rests()) {
+        bells_.wish(events_of(interest));
+        return !is_there(interest) && !begins_to_wait;
+    }
     // The user looks once more, and so learns when the link gives its peer up.
-    return is_quiet && !begins_to_wait;
+    return !begins_to_wait;
 }
 
 bool MemoryLink::rest() {
-    take_bells();
+    bells_.stop_resting();
+    if (bells_.has_rung()) {
+        reported();
+    }
     const base::Lock lock{resting_mutex_};
     if (wanted_.readable) {
         release_used();
     }
-    rests_.store(true, std::memory_order_seq_cst);
-    return arm();
-}
-
-// Asks the peer to ring for the wanted events. Returns false if one of them is there already. The store and
-// the loads behind it are sequentially consistent, as the peer's are in send() and release_used(): either
-// this end sees what the peer did, or the peer sees the wish.
-bool MemoryLink::arm() {
-    const std::uint32_t wishes = (wanted_.readable || wanted_.ended ? SharedRings::wants_bytes : 0U) |
-                                 (wanted_.writable ? SharedRings::wants_room : 0U);
-    rings_.own_bell().wanted.store(wishes, std::memory_order_seq_cst);
+    bells_.rest(events_of(wanted_));
     return !is_there(wanted_);
 }
 

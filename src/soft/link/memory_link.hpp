@@ -15,6 +15,7 @@
 
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "soft/link/bells.hpp"
 #include "soft/link/link.hpp"
 #include "soft/link/shared_rings.hpp"
 
@@ -38,6 +39,8 @@ public:
     }
     [[nodiscard]] bool want(Interest interest) override EXCLUDES(resting_mutex_);
     [[nodiscard]] bool rest() override EXCLUDES(resting_mutex_);
+    void reported() override;
+    [[nodiscard]] std::optional<bool> look() override;
     [[nodiscard]] bool own_lent_descriptor() override { return tcp_->own_lent_descriptor(); }
     [[nodiscard]] base::Fd take_descriptor() override { return tcp_->take_descriptor(); }
     [[nodiscard]] Ready ready() const override;
@@ -62,13 +65,11 @@ private:
     }
     // Returns how many bytes send() takes now. It takes none when the peer's counter is impossible.
     [[nodiscard]] std::size_t room() const;
-    [[nodiscard]] bool has_given_up() const { return base::Clock::now() >= gives_up_at(); }
+    [[nodiscard]] bool has_given_up() const { return is_full() && base::Clock::now() >= gives_up_at(); }
     [[nodiscard]] Received nothing_came();
     void release_used();
-    void ring_for(std::uint32_t event) const;
-    void take_bells();
     void look_for_peer() const;
-    [[nodiscard]] bool arm() REQUIRES(resting_mutex_);
+    [[nodiscard]] static std::uint32_t events_of(Interest wanted);
     [[nodiscard]] bool is_there(Interest wanted) const;
     [[nodiscard]] bool peer_is_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
@@ -82,6 +83,7 @@ private:
     const std::unique_ptr<Link> tcp_;
     SharedRings::Direction &out_;
     SharedRings::Direction &in_;
+    Bells bells_;
 
     // This process's own counters, which the peer cannot change.
     std::atomic<std::uint64_t> written_{0};  // by the thread that sends
@@ -101,7 +103,7 @@ private:
 
     base::Mutex resting_mutex_;  // no other lock is taken with it
     Interest wanted_ GUARDED_BY(resting_mutex_){.readable = true};
-    std::atomic<bool> rests_{false};  // changed with the mutex, or by receive()
+    std::atomic<bool> wants_room_{false};  // wanted_.writable; changed with the mutex
 };
 
 }  // namespace soft

@@ -48,7 +48,7 @@ public:
         }
     }
 
-    [[nodiscard]] bool rest() override { return link_->rest(); }
+    [[nodiscard]] Link *link() override { return link_.get(); }
 
     void expire() override {
         group_->mutex().assert_held();

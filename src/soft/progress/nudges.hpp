@@ -6,20 +6,15 @@
 #include <sys/eventfd.h>
 
 #include <atomic>
+#include <cstddef>
+#include <span>
 
 #include "base/fd.hpp"
+#include "soft/progress/source.hpp"
 
 namespace soft {
 
-class Source;
-
-// A source's place in the list.
-struct Nudge {
-    std::atomic<bool> given{false};
-    Source *next = nullptr;
-};
-
-// give() needs no lock. Only the holder of the group's lock takes.
+// give() needs no lock. Only the holder of the group's lock calls the functions that take.
 class Nudges {
 public:
     // Makes the descriptor. Returns false when the process has no more of them (errno).
@@ -32,13 +27,13 @@ public:
     [[nodiscard]] bool is_open() const { return static_cast<bool>(told_); }
     [[nodiscard]] int fd() const { return told_.get(); }
 
-    void give(Source &source, Nudge &nudge) {
-        if (nudge.given.exchange(true, std::memory_order_acq_rel)) {
+    void give(Source &source) {
+        if (source.is_nudged_.exchange(true, std::memory_order_acq_rel)) {
             return;
         }
         Source *first = first_.load(std::memory_order_relaxed);
         do {
-            nudge.next = first;
+            source.next_nudged_ = first;
             // Release makes the successor visible to the thread that takes the source.
         } while (!first_.compare_exchange_weak(first, &source, std::memory_order_release,
                                                std::memory_order_relaxed));
@@ -47,15 +42,44 @@ public:
         }
     }
     [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
-    // Returns the first of all given sources. It reads the descriptor before, so that a source that is given
-    // meanwhile makes it readable again.
-    [[nodiscard]] Source *take_all() {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(told_.get(), &ignored);
-        return first_.exchange(nullptr, std::memory_order_acquire);
+    // Takes the sources, and returns their number. Those for which there is no place stay.
+    [[nodiscard]] std::size_t take(std::span<Source *> to) {
+        std::size_t count = 0;
+        take_each([&](Source &source) {
+            if (count < to.size()) {
+                to[count++] = &source;
+            } else {
+                give(source);
+            }
+        });
+        return count;
+    }
+    // Takes one source, if it is there.
+    void forget(const Source &source) {
+        if (source.is_nudged_.load(std::memory_order_acquire)) {
+            take_each([&](Source &one) {
+                if (&one != &source) {
+                    give(one);
+                }
+            });
+        }
     }
 
 private:
+    // Takes all sources, and calls use() for each, which may give it again. It reads the descriptor before,
+    // so that a source that is given meanwhile makes it readable again.
+    void take_each(const auto &use) {
+        eventfd_t ignored = 0;
+        (void)eventfd_read(told_.get(), &ignored);
+        Source *source = first_.exchange(nullptr, std::memory_order_acquire);
+        while (source != nullptr) {
+            Source *const next = source->next_nudged_;
+            source->is_nudged_.store(false, std::memory_order_release);
+            use(*source);
+            source = next;
+        }
+    }
+
     base::Fd told_;
     std::atomic<Source *> first_{nullptr};
 };

@@ -72,7 +72,9 @@ void Group::add(Source &source, int fd, Interest interest) {
     sources_.push_back(&source);
     source.place_ = sources_.size() - 1;
     change(source, fd, Interest{}, interest);
-    begin_to_rely_or_cease();
+    if (sources_.size() == direct_sources + 1) {
+        std::ranges::for_each(sources_, [this](Source *one) { let_rest(*one); });
+    }
 }
 
 void Group::remove(Source &source, int fd) {
@@ -82,7 +84,8 @@ void Group::remove(Source &source, int fd) {
         return;
     }
     std::ranges::replace(due_, &source, nullptr);
-    forget_nudge(source);
+    nudges_.forget(source);
+    lively_.remove(source);
     sources_[place] = sources_.back();
     sources_.pop_back();
     if (place < sources_.size()) {
@@ -136,20 +139,25 @@ void Group::clear_deadline(Source &source) {
 
 // A source may remove itself and others, or add others, while it makes progress.
 [[gnu::hot]] void Group::serve() {
-    std::array<Source *, std::size_t{2} * events_a_turn> now;
-    std::size_t count = sources_.size();
-    if (count <= direct_sources) {
-        std::copy_n(sources_.begin(), count, now.begin());
+    std::array<Source *, Lively::most + std::size_t{2} * events_a_turn> now;
+    std::size_t count = 0;
+    if (sources_.size() > direct_sources) {
+        const Lively::Taken lively = relies_ ? Lively::Taken{} : lively_.take(now);
+        count = lively.count;
+        if (lively.quiet != nullptr) {
+            put_to_rest(*lively.quiet);
+        }
+        count += lively.alone ? 0 : take_reported(std::span{now}.subspan(count));
     } else {
-        std::array<epoll_event, events_a_turn> events;
-        count =
-            static_cast<std::size_t>(std::max(epoll_wait(epoll_.get(), events.data(), events_a_turn, 0), 0));
-        for (std::size_t i = 0; i < count; ++i) {
-            now[i] = static_cast<Source *>(events[i].data.ptr);
+        for (Source *const source : sources_) {
+            now[count++] = source;
+            if (Link *const link = source->link(); relies_ && link != nullptr) {
+                link->reported();
+            }
         }
     }
     if (nudges_.any()) {
-        count += take_nudged(std::span{now}.subspan(count));
+        count += nudges_.take(std::span{now}.subspan(count));
     }
     due_ = std::span{now}.first(count);
     for (Source *const source : due_) {
@@ -157,49 +165,27 @@ void Group::clear_deadline(Source &source) {
             source->progress();
         }
     }
-    if (relies_) {
-        for (Source *const source : due_) {
-            if (source != nullptr) {
-                let_rest(*source);
-            }
+    for (Source *const source : due_) {
+        if (source != nullptr) {
+            let_rest(*source);
         }
     }
     due_ = {};
 }
 
-// Sources for which there is no place stay nudged.
-std::size_t Group::take_nudged(std::span<Source *> to) {
-    std::size_t count = 0;
-    take_all_nudged([&](Source &source) {
-        if (count < to.size()) {
-            to[count++] = &source;
-        } else {
-            nudge(source);
+// Puts the sources whose descriptors have an event into `to`, which has room for events_a_turn, and returns
+// their number.
+std::size_t Group::take_reported(std::span<Source *> to) {
+    std::array<epoll_event, events_a_turn> events;
+    const int count = epoll_wait(epoll_.get(), events.data(), events_a_turn, 0);
+    const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        to[i] = static_cast<Source *>(found[i].data.ptr);
+        if (Link *const link = to[i] != nullptr ? to[i]->link() : nullptr) {
+            link->reported();
         }
-    });
-    return count;
-}
-
-void Group::forget_nudge(Source &source) {
-    if (!source.nudge_.given.load(std::memory_order_acquire)) {
-        return;
     }
-    take_all_nudged([&](Source &one) {
-        if (&one != &source) {
-            nudge(one);
-        }
-    });
-}
-
-// Takes all sources out of the list of nudges, and calls use() for each, which may nudge it again.
-void Group::take_all_nudged(const auto &use) {
-    Source *source = nudges_.take_all();
-    while (source != nullptr) {
-        Source *const next = source->nudge_.next;
-        source->nudge_.given.store(false, std::memory_order_release);
-        use(*source);
-        source = next;
-    }
+    return found.size();
 }
 
 base::Result<void> Group::allow_nudges() {
@@ -210,20 +196,28 @@ base::Result<void> Group::allow_nudges() {
     return nudges_.open() ? add_descriptor(nudges_.fd()) : base::Result<void>{base::last_failure()};
 }
 
+// While no thread sleeps, the group looks at its few sources, or at the lively ones.
 [[gnu::hot]] void Group::let_rest(Source &source) {
-    if (relies_ && !source.rest()) {
+    const bool is_looked_at =
+        !relies_ && (sources_.size() <= direct_sources || lively_.has(source) || lively_.add(source));
+    if (!is_looked_at) {
+        put_to_rest(source);
+    }
+}
+
+void Group::put_to_rest(Source &source) {
+    if (Link *const link = source.link(); link != nullptr && !link->rest()) {
         nudge(source);
     }
 }
 
-// A poller that has claimed the group and looks at all its sources needs no descriptor.
+// A poller that has claimed the group needs no descriptor of those sources at which it looks.
 void Group::begin_to_rely_or_cease() {
-    const bool relies =
-        asleep_ != 0 || outsiders_ != 0 || (sleepers_ == 0 && !claimed_) || sources_.size() > direct_sources;
+    const bool relies = asleep_ != 0 || outsiders_ != 0 || (sleepers_ == 0 && !claimed_);
     if (relies && !std::exchange(relies_, true)) {
-        for (Source *const source : sources_) {
-            let_rest(*source);
-        }
+        const std::span<Source *const> looked_at =
+            sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
+        std::ranges::for_each(looked_at, [this](Source *source) { put_to_rest(*source); });
     }
     relies_ = relies;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/progress: the thread that waits, works. A Source has work when its socket is ready or its
-// deadline has passed; a Group is the sources that one completion queue or one event channel serves; the
-// Engine is the thread that serves the groups which no other thread serves.
+// soft/progress/progress: the thread that waits, works. A Source (source.hpp) has work when its socket is
+// ready or its deadline has passed; a Group is the sources that one completion queue or one event channel
+// serves; the Engine is the thread that serves the groups which no other thread serves.
 //
 // One thread at a time serves a group: the holder of its lock, which never sleeps with it. The group's
 // sockets wake:
@@ -36,42 +36,15 @@
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/ground/unread_share.hpp"
-#include "soft/link/link.hpp"
+#include "soft/progress/lively.hpp"
 #include "soft/progress/nudges.hpp"
+#include "soft/progress/source.hpp"
 
 namespace soft {
 
 class Group;
-class Source;
-using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
 // The groups that the engine's tick looks at, by their keys.
 using TickedGroups = std::map<std::uint64_t, std::weak_ptr<Group>>;
-
-// The owner of a socket, or of a deadline alone, that a group serves. progress() and expire() run with the
-// group's lock held and do not block.
-class Source {
-public:
-    Source();
-    Source(const Source &) = delete;
-    Source &operator=(const Source &) = delete;
-    virtual ~Source() = default;
-
-    // Does the work that can be done now. It is also called when there is none.
-    virtual void progress() = 0;
-    // Is called when the deadline that was set has passed.
-    virtual void expire() {}
-    // Lets the source rest: the group calls again when one of its descriptors reports an event. Returns false
-    // if there is work now.
-    [[nodiscard]] virtual bool rest() { return true; }
-
-private:
-    friend class Group;
-    static constexpr std::size_t nowhere = SIZE_MAX;
-    std::size_t place_ = nowhere;           // its place in its group's sources_
-    Deadlines::node_type unused_deadline_;  // kept while it has none, so that setting one needs no memory
-    std::optional<base::Clock::time_point> deadline_;
-    Nudge nudge_;
-};
 
 // Memory for received bytes.
 struct Buffer {
@@ -109,8 +82,8 @@ public:
     [[nodiscard]] base::Result<void> allow_nudges() EXCLUDES(mutex_);
     // Tells the group that a source has work that no descriptor reports. Needs no lock; the source is in the
     // group.
-    void nudge(Source &source) { nudges_.give(source, source.nudge_); }
-    // Lets a source rest that had a turn outside of the group's.
+    void nudge(Source &source) { nudges_.give(source); }
+    // Lets a source rest that had a turn, unless the group goes on to look at it.
     void let_rest(Source &source) REQUIRES(mutex_);
 
     // Looks once without sleeping. With `spinning` the caller polls in a loop and needs no help by the
@@ -154,9 +127,8 @@ private:
     };
 
     void serve() REQUIRES(mutex_);
-    [[nodiscard]] std::size_t take_nudged(std::span<Source *> to) REQUIRES(mutex_);
-    void forget_nudge(Source &source) REQUIRES(mutex_);
-    void take_all_nudged(const auto &use) REQUIRES(mutex_);
+    [[nodiscard]] std::size_t take_reported(std::span<Source *> to) REQUIRES(mutex_);
+    void put_to_rest(Source &source) REQUIRES(mutex_);
     void begin_to_rely_or_cease() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
@@ -185,6 +157,7 @@ private:
     // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
     TickedGroups::node_type tick_node_;
     std::vector<Source *> sources_ GUARDED_BY(mutex_);
+    Lively lively_ GUARDED_BY(mutex_);
     std::span<Source *> due_ GUARDED_BY(
         mutex_);  // during a turn: the sources that it looks at; null in place of those removed since
     Deadlines timed_ GUARDED_BY(mutex_);
@@ -198,7 +171,7 @@ private:
     Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
     unsigned sleepers_ GUARDED_BY(mutex_) = 0;  // threads in wait()
     unsigned asleep_ GUARDED_BY(mutex_) = 0;    // those of them that sleep
-    // A thread sleeps on the group's descriptor, or may; then its sources rest, except those that are nudged.
+    // A thread sleeps on the group's descriptor, or may; then all sources rest, except those that are nudged.
     bool relies_ GUARDED_BY(mutex_) = true;
     unsigned outsiders_ GUARDED_BY(mutex_) = 0;  // threads between begin_outside() and end_outside()
     Looks looks_ GUARDED_BY(mutex_);

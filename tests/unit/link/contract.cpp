@@ -48,7 +48,11 @@ bool is_ready(Link &link, soft::Interest wanted, int timeout_ms = 0) {
     const soft::Interest watched = link.watched(wanted);
     pollfd one{.fd = link.descriptor(), .events = 0, .revents = 0};
     one.events = static_cast<short>((watched.readable ? POLLIN : 0) | (watched.writable ? POLLOUT : 0));
-    return poll(&one, 1, timeout_ms) == 1;
+    if (poll(&one, 1, timeout_ms) != 1) {
+        return false;
+    }
+    link.reported();
+    return true;
 }
 
 constexpr soft::Interest to_read{.readable = true};

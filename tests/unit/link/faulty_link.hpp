@@ -36,6 +36,8 @@ public:
     }
     [[nodiscard]] bool want(soft::Interest interest) override { return link_->want(interest); }
     [[nodiscard]] bool rest() override { return link_->rest(); }
+    void reported() override { link_->reported(); }
+    [[nodiscard]] std::optional<bool> look() override { return link_->look(); }
     [[nodiscard]] bool own_lent_descriptor() override { return link_->own_lent_descriptor(); }
     [[nodiscard]] base::Fd take_descriptor() override { return link_->take_descriptor(); }
     [[nodiscard]] Ready ready() const override { return link_->ready(); }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress/source: what a group serves.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "soft/link/link.hpp"
+
+namespace soft {
+
+class Group;
+class Source;
+using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
+
+// The owner of a socket, or of a deadline alone, that a group serves. progress() and expire() run with the
+// group's lock held and do not block.
+class Source {
+public:
+    Source();
+    Source(const Source &) = delete;
+    Source &operator=(const Source &) = delete;
+    virtual ~Source() = default;
+
+    // Does the work that can be done now. It is also called when there is none.
+    virtual void progress() = 0;
+    // Is called when the deadline that was set has passed.
+    virtual void expire() {}
+    // Returns the link that the group lets rest between the source's turns; null when there is none.
+    [[nodiscard]] virtual Link *link() { return nullptr; }
+
+private:
+    friend class Group;
+    friend class Lively;
+    friend class Nudges;
+    static constexpr std::size_t nowhere = SIZE_MAX;
+    std::size_t place_ = nowhere;           // its place in its group's sources_
+    Deadlines::node_type unused_deadline_;  // kept while it has none, so that setting one needs no memory
+    std::optional<base::Clock::time_point> deadline_;
+    // Nudges uses these.
+    std::atomic<bool> is_nudged_{false};
+    Source *next_nudged_ = nullptr;
+    // Lively uses these.
+    std::size_t lively_place_ = nowhere;
+    unsigned vain_looks_ = 0;
+};
+
+}  // namespace soft
