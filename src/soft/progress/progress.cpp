@@ -73,7 +73,9 @@ void Group::add(Source &source, int fd, Interest interest) {
     source.place_ = sources_.size() - 1;
     change(source, fd, Interest{}, interest);
     if (sources_.size() == direct_sources + 1) {
-        std::ranges::for_each(sources_, [this](Source *one) { let_rest(*one); });
+        for (Source *const one : sources_) {
+            let_rest(*one);
+        }
     }
 }
 
@@ -217,7 +219,9 @@ void Group::begin_to_rely_or_cease() {
     if (relies && !std::exchange(relies_, true)) {
         const std::span<Source *const> looked_at =
             sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
-        std::ranges::for_each(looked_at, [this](Source *source) { put_to_rest(*source); });
+        for (Source *const source : looked_at) {
+            put_to_rest(*source);
+        }
     }
     relies_ = relies;
 }
