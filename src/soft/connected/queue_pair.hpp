@@ -72,7 +72,7 @@ public:
     // ---- Source ----
     void progress() override;
     void expire() override;
-    [[nodiscard]] Link *link() override;
+    [[nodiscard]] Link *link_to_rest() override;
 
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };

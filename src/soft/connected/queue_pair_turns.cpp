@@ -38,7 +38,7 @@ namespace soft {
     }
 }
 
-Link *QueuePair::link() {
+Link *QueuePair::link_to_rest() {
     group_->mutex().assert_held();
     return link_.get();
 }

@@ -48,7 +48,7 @@ public:
         }
     }
 
-    [[nodiscard]] Link *link() override { return link_.get(); }
+    [[nodiscard]] Link *link_to_rest() override { return link_.get(); }
 
     void expire() override {
         group_->mutex().assert_held();

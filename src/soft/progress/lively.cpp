@@ -15,14 +15,14 @@ constexpr unsigned most_turns_alone = 7;
 
 // Returns whether the source has work; false when its link does not tell.
 bool has_work(Source &source) {
-    Link *const link = source.link();
+    Link *const link = source.link_to_rest();
     return link != nullptr && link->look().value_or(false);
 }
 
 }  // namespace
 
 bool Lively::add(Source &source) {
-    Link *const link = source.link();
+    Link *const link = source.link_to_rest();
     if (link == nullptr || !link->look()) {
         return false;
     }

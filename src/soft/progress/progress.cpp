@@ -153,7 +153,7 @@ void Group::clear_deadline(Source &source) {
     } else {
         for (Source *const source : sources_) {
             now[count++] = source;
-            if (Link *const link = source->link(); relies_ && link != nullptr) {
+            if (Link *const link = source->link_to_rest(); relies_ && link != nullptr) {
                 link->reported();
             }
         }
@@ -183,7 +183,7 @@ std::size_t Group::take_reported(std::span<Source *> to) {
     const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
     for (std::size_t i = 0; i < found.size(); ++i) {
         to[i] = static_cast<Source *>(found[i].data.ptr);
-        if (Link *const link = to[i] != nullptr ? to[i]->link() : nullptr) {
+        if (Link *const link = to[i] != nullptr ? to[i]->link_to_rest() : nullptr) {
             link->reported();
         }
     }
@@ -208,7 +208,7 @@ base::Result<void> Group::allow_nudges() {
 }
 
 void Group::put_to_rest(Source &source) {
-    if (Link *const link = source.link(); link != nullptr && !link->rest()) {
+    if (Link *const link = source.link_to_rest(); link != nullptr && !link->rest()) {
         nudge(source);
     }
 }

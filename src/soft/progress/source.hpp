@@ -34,7 +34,7 @@ public:
     // Is called when the deadline that was set has passed.
     virtual void expire() {}
     // Returns the link that the group lets rest between the source's turns; null when there is none.
-    [[nodiscard]] virtual Link *link() { return nullptr; }
+    [[nodiscard]] virtual Link *link_to_rest() { return nullptr; }
 
 private:
     friend class Group;

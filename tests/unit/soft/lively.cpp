@@ -61,7 +61,7 @@ private:
 class FakeSource final : public soft::Source {
 public:
     void progress() override { ++turns; }
-    [[nodiscard]] soft::Link *link() override { return &fake; }
+    [[nodiscard]] soft::Link *link_to_rest() override { return &fake; }
 
     FakeLink fake;
     std::atomic<int> turns{0};
