@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS BYTES: prints for scripts
-// what two bare processes of one host reach through memory, in bytes a second, and in seconds. `copy` is
-// memcpy() between shared mappings of two files in FOLDER, `writev` is process_vm_writev() into the other's
-// private memory. In a round trip each process copies the bytes into shared memory, and spins until
-// the other has answered.
+// bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS BYTES | msync BLOCK BYTES
+// FOLDER: prints for scripts what two bare processes of one host reach through memory, in bytes a second, and
+// in seconds. `copy` is memcpy() between shared mappings of two files in FOLDER, `writev` is
+// process_vm_writev() into the other's private memory. In a round trip each process copies the bytes into
+// shared memory, and spins until the other has answered. `msync` is one process's memcpy() into a file of
+// FOLDER, and msync(2) after each block, in seconds for a block.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -64,6 +65,19 @@ double copy_bandwidth(std::size_t block, std::size_t total, const char *folder) 
         std::memcpy(to, from, block);
         std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler drops no copy
     });
+}
+
+// One block is written again and again, as `rpma perf` does.
+double msync_seconds(std::size_t block, std::size_t total, const char *folder) {
+    std::byte *const to = file_memory(block, folder);
+    std::byte *const from = memory(block, MAP_PRIVATE);
+    const double rate = bandwidth(block, total, [&] {
+        std::memcpy(to, from, block);
+        if (msync(to, block, MS_SYNC) != 0) {
+            bench::die("msync");
+        }
+    });
+    return static_cast<double>(block) / rate;
 }
 
 double writev_bandwidth(std::size_t block, std::size_t total) {
@@ -154,10 +168,14 @@ int main(int argc, char **argv) {
         fmt::print("{}\n", writev_bandwidth(bench::number(arguments[2]), bench::number(arguments[3])));
     } else if (what == "round-trip" && argc == 4) {
         fmt::print("{}\n", round_trip(bench::number(arguments[2]), bench::number(arguments[3])));
+    } else if (what == "msync" && argc == 5) {
+        fmt::print("{}\n",
+                   msync_seconds(bench::number(arguments[2]), bench::number(arguments[3]), arguments[4]));
     } else {
-        fmt::print(stderr,
-                   "usage: bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS "
-                   "BYTES\n");
+        fmt::print(
+            stderr,
+            "usage: bench_memory copy BLOCK BYTES FOLDER | writev BLOCK BYTES | round-trip ROUNDS BYTES "
+            "| msync BLOCK BYTES FOLDER\n");
         return 2;
     }
     return 0;

@@ -143,7 +143,7 @@ bool use(Victim &victim, Attack &attack, Buffer &buffer) {
     soft::MemoryLink &link = *victim.link;
     const std::size_t bytes = attack.below(most_bytes + 1);
     const iovec piece = buffer.part(bytes);
-    switch (attack.below(6)) {
+    switch (attack.below(8)) {
         case 0:
         case 1: {
             const Link::Received received = link.receive({&piece, 1});
@@ -163,6 +163,12 @@ bool use(Victim &victim, Attack &attack, Buffer &buffer) {
         }
         case 4:
             (void)link.want(attack.interest());
+            return true;
+        case 5:
+            link.reported();
+            return true;
+        case 6:
+            (void)link.look();
             return true;
         default:
             (void)link.rest();
