@@ -30,21 +30,12 @@ calls_for() {  # calls_for SIZE: as many as move most_bytes, at least 200
     echo $calls
 }
 note() { echo "$2 $3" >>"$work/$1"; }                                       # note SERIES SIZE FIGURE
-gigabytes() { awk -v rate="$1" 'BEGIN { print rate / 1e9 }'; }
-of_mebibytes() { awk -v rate="$1" 'BEGIN { print rate * 1048576 / 1e9 }'; }  # perftest's MB and UCX's are MiB
 half() { awk -v seconds="$1" 'BEGIN { print seconds * 1e6 / 2 }'; }          # a round trip's, in microseconds
 
 ucx() { both_ends '' "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT" \
     "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT 127.0.0.1 -t $3 -s $4 -n $5 -w 200 -f"; }
 fabric() { both_ends '' "fi_pingpong -p $1 -e $2 -B PORT -S $3 -I $4" "fi_pingpong -p $1 -e $2 -P PORT -S $3 -I $4 127.0.0.1"; }
 fabric_microseconds() { awk '$NF ~ /^[0-9.]+$/ && NF == 8 { value = $(NF - 1) } END { print value }' "$work/client"; }
-
-# Both buffers are files, and 16 writes are under way. The first writes make the files' pages, so there are more writes.
-file_write() {  # file_write SIZE CALLS
-    local file command="ib_write_bw -R -p PORT -s $1 -n $((8 * $2)) -t 16 --mmap=$work"
-    for file in from to; do truncate --size=64M "$work/$file"; done
-    SOFTRDMA_SHM=on both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$command/to" "$command/from 127.0.0.1"
-}
 
 bandwidth_of() {  # bandwidth_of SIZE
     local calls
@@ -53,7 +44,8 @@ bandwidth_of() {  # bandwidth_of SIZE
     note process_vm_writev "$1" "$(gigabytes "$("$memory" writev "$1" $(($1 * calls)))")"
     SOFTRDMA_SHM=on perftest "ib_write_bw -R -p PORT -s $1 -n $calls"
     note write_memory "$1" "$(of_mebibytes "$(last_row 4)")"
-    file_write "$1" "$calls"
+    # 16 writes are under way. The first ones make the files' pages, so there are more writes.
+    SOFTRDMA_SHM=on perftest_in_files "ib_write_bw -R -p PORT -s $1 -n $((8 * calls)) -t 16"
     note write_file "$1" "$(of_mebibytes "$(last_row 4)")"
     ucx sm memory ucp_put_bw "$1" "$calls"
     note ucx_memory "$1" "$(of_mebibytes "$(last_row 6)")"
@@ -70,6 +62,10 @@ latency_of() {  # latency_of SIZE
     note two_processes "$1" "$(half "$("$memory" round-trip "$calls" "$1")")"
     SOFTRDMA_SHM=on perftest "ib_send_lat -R -p PORT -s $1 -n $calls"
     note send_memory "$1" "$(last_row 6)"
+    SOFTRDMA_SHM=on perftest "ib_write_lat -R -p PORT -s $1 -n $calls"
+    note write_memory_latency "$1" "$(last_row 6)"
+    SOFTRDMA_SHM=on perftest_in_files "ib_write_lat -R -p PORT -s $1 -n $calls"
+    note write_file_latency "$1" "$(last_row 6)"
     ucx sm memory tag_lat "$1" "$calls"
     note ucx_memory_latency "$1" "$(last_row 3)"
     fabric shm rdm "$1" "$calls"
@@ -139,8 +135,10 @@ echo "A write of 1 MiB to a file has $(awk -v ours="$(of_size 1048576 write_file
 echo
 echo "Latency in microseconds, half a round trip; both ends spin:"
 echo
-table latency size '%.3g' "$latency_sizes" 'two_processes=two processes' 'send_memory=send, memory' 'ucx_memory_latency=UCX tag, memory' \
-    'libfabric_memory=libfabric, memory' tcp_latency=TCP 'send_tcp=send, TCP' 'ucx_tcp_latency=UCX tag, TCP' 'libfabric_tcp=libfabric, TCP'
+table latency size '%.3g' "$latency_sizes" 'two_processes=two processes' 'write_file_latency=write, file' \
+    'write_memory_latency=write, memory' 'send_memory=send, memory' 'ucx_memory_latency=UCX tag, memory' \
+    'libfabric_memory=libfabric, memory' tcp_latency=TCP 'send_tcp=send, TCP' \
+    'ucx_tcp_latency=UCX tag, TCP' 'libfabric_tcp=libfabric, TCP'
 echo "Many connections: microseconds of an 8-byte write and its completion, on each connection in turn:"
 echo
 table connections connections '%.3g' "1 $connections" 'turn_on=write, memory' 'turn_off=write, TCP'

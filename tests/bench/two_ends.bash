@@ -40,6 +40,13 @@ both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/c
     server=
 }
 perftest() { both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1" "$1 127.0.0.1"; }
+perftest_in_files() {  # perftest_in_files COMMAND: each end has its memory in a file
+    local file
+    for file in from to; do truncate --size=64M "$work/$file"; done
+    both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1 --mmap=$work/to" "$1 --mmap=$work/from 127.0.0.1"
+}
+gigabytes() { awk -v rate="$1" 'BEGIN { print rate / 1e9 }'; }
+of_mebibytes() { awk -v rate="$1" 'BEGIN { print rate * 1048576 / 1e9 }'; }  # perftest's MB and UCX's are MiB
 last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
 
 median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }

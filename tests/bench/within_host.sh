@@ -18,22 +18,14 @@ done
 . "$(dirname "$(realpath "$0")")/two_ends.bash"
 disk=$(mktemp -d -p /var/tmp)
 trap 'finish; rm -rf "$disk"' EXIT
-memory=$build/bench/bench_memory device=$build/lib/softrdma/libsoftrdma-verbs.so mib=$((1 << 20))
+memory=$build/bench/bench_memory mib=$((1 << 20))
 
-of_mebibytes() { awk -v rate="$1" 'BEGIN { print rate * 1048576 / 1e9 }'; }
-gigabytes() { awk -v rate="$1" 'BEGIN { print rate / 1e9 }'; }
 stream() { timeout 120 "$build/bench/bench_stream" "$@"; }
-files() { # files COMMAND...: both ends of perftest, each with its memory in a file
-    local file
-    for file in from to; do truncate --size=64M "$work/$file"; done
-    both_ends "$device" "$* --mmap=$work/to" "$* --mmap=$work/from 127.0.0.1"
-}
-
-write_file() { files ib_write_bw -R -p PORT -s $mib -n $megabytes -t 16 && of_mebibytes "$(last_row 4)"; }
+write_file() { perftest_in_files "ib_write_bw -R -p PORT -s $mib -n $megabytes -t 16" && of_mebibytes "$(last_row 4)"; }
 copy() { gigabytes "$("$memory" copy $mib $((megabytes * mib)) "$disk")"; }
 write_private() { perftest "ib_write_bw -R -p PORT -s $mib -n $megabytes -t 16" && of_mebibytes "$(last_row 4)"; }
 writev() { gigabytes "$("$memory" writev $mib $((megabytes * mib)))"; }
-write_lat_file() { files ib_write_lat -R -p PORT -s 8 -n $trips && last_row 6; }
+write_lat_file() { perftest_in_files "ib_write_lat -R -p PORT -s 8 -n $trips" && last_row 6; }
 write_lat() { perftest "ib_write_lat -R -p PORT -s 8 -n $trips" && last_row 6; }
 write_lat_tcp() { SOFTRDMA_SHM=off perftest "ib_write_lat -R -p PORT -s 8 -n $slow_calls" && last_row 6; }
 send_lat() { perftest "ib_send_lat -R -p PORT -s 8 -n $trips" && last_row 6; }
@@ -60,16 +52,21 @@ flush() { # a write and its flush, in microseconds
     grep -o '"mean":[0-9.]*' "$work/client" | awk -F: 'NR == 1 { print $2 / 1000 }'
 }
 store_and_msync() { "$memory" msync 4096 $((slow_calls * 4096)) "$disk" | awk '{ print $1 * 1e6 }'; }
-# A process spins meanwhile, as the initiator does that waits for its flush.
-store_and_msync_beside() {
+
+# A process spins meanwhile, as perftest's server does, and an initiator that waits for its flush. The two processors may
+# be of one core.
+beside_spinner() {
     local busy
     while :; do :; done &
     busy=$!
-    store_and_msync
+    "$@"
     kill $busy
     wait $busy 2>/dev/null
     true
 }
+copy_beside() { beside_spinner copy; }
+writev_beside() { beside_spinner writev; }
+store_and_msync_beside() { beside_spinner store_and_msync; }
 
 compare() { # compare WHAT UNIT BAR OURS BASE: OURS and BASE are functions that print a figure
     local pair
@@ -91,7 +88,9 @@ trip_tcp() { stream tcp round-trip-spinning 64 $trips 0; }
 printf 'two processes of one host, through memory; %d pairs\n' $pairs
 printf '%-44s %8s %8s %-5s %6s   %s\n' '' ours beside '' ratio bar
 compare '1 MiB to a file, 16 at once; memcpy' GB/s '>= 0.90' write_file copy
+compare '... beside a process that spins' GB/s reported write_file copy_beside
 compare '1 MiB to private memory; process_vm_writev' GB/s '>= 0.90' write_private writev
+compare '... beside a process that spins' GB/s reported write_private writev_beside
 compare 'ib_write_lat -R, a file; two processes' us '<= 4' write_lat_file two_processes
 compare 'ib_write_lat -R, private; two processes' us reported write_lat two_processes
 compare 'ib_write_lat -R, private; over TCP' us '<= 0.05' write_lat write_lat_tcp
