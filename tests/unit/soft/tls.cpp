@@ -337,28 +337,8 @@ void a_server_that_sends_garbage_is_refused(TlsEnds &ends) {
 
 // ---- time ----
 
-// Each peer stops at another place of the handshake. All are given up after the time of a start-up.
-void silent_peers_are_given_up(TlsEnds &ends) {
-    auto &[device, peer, other] = static_cast<Ends &>(ends);
-    rdma_cm_id *const id = device.connect(peer.listen());
-    peer.accept();
-    other.connect(device.port());
-    test::Peer half;
-    half.connect(device.port());
-    half.send(test::bytes({0x16, 3, 1, 2, 0, 1}));
-    test::Peer shaken;
-    shaken.connect(device.port());
-    TlsPeer client{shaken, true, {}};
-    assert_true(client.shake());
-    assert_int_equal(device.wait_for(RDMA_CM_EVENT_UNREACHABLE, id).status, -ETIMEDOUT);
-    expect_line(device, "no answer to the handshake of TLS");
-    (void)peer.receive_rest();
-    assert_int_equal(other.receive_rest().size(), 0);
-    assert_int_equal(half.receive_rest().size(), 0);
-    assert_true(client.is_refused());
-    expect_line(device, "no handshake of TLS");
-    expect_line(device, "no MPA request");
-    assert_false(device.has_event());
+void peers_that_stop_are_given_up(TlsEnds &ends) {
+    test::expect_given_up_at_each_message(ends, {}, {});
 }
 
 // ---- the file ----
@@ -504,7 +484,7 @@ int main() {
         fixture_test(a_server_with_a_certificate_is_refused),
         fixture_test(a_server_of_an_old_version_is_refused),
         fixture_test(a_server_that_sends_garbage_is_refused),
-        fixture_test(silent_peers_are_given_up),
+        fixture_test(peers_that_stop_are_given_up),
         fixture_test(a_file_that_others_may_read_is_refused),
         fixture_test(without_a_file_nobody_connects),
         fixture_test(without_descriptors_the_log_names_the_file),

@@ -2,8 +2,10 @@
 // See the header.
 #include "tls_peer.hpp"
 
+#include <fcntl.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -93,6 +95,25 @@ TlsPeer::TlsPeer(const Peer &peer, bool client, const TlsHabits &habits)
 TlsPeer::~TlsPeer() {
     SSL_free(ssl_);
     SSL_CTX_free(context_);
+}
+
+Bytes TlsPeer::flight() {
+    BIO *const kept = BIO_new(BIO_s_mem());
+    assert_non_null(kept);
+    SSL_set0_wbio(ssl_, kept);
+    const int socket = SSL_get_fd(ssl_);
+    const int flags = fcntl(socket, F_GETFL);
+    assert_int_equal(fcntl(socket, F_SETFL, flags | O_NONBLOCK), 0);
+    while (BIO_pending(kept) == 0) {
+        if (SSL_do_handshake(ssl_) != 1 && BIO_pending(kept) == 0) {
+            pollfd bytes{.fd = socket, .events = POLLIN, .revents = 0};
+            assert_int_equal(poll(&bytes, 1, static_cast<int>(patience.tv_sec) * 1000), 1);
+        }
+    }
+    assert_int_equal(fcntl(socket, F_SETFL, flags), 0);
+    Bytes bytes(static_cast<std::size_t>(BIO_pending(kept)));
+    assert_int_equal(BIO_read(kept, bytes.data(), static_cast<int>(bytes.size())), bytes.size());
+    return bytes;
 }
 
 bool TlsPeer::shake() {

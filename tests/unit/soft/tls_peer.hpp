@@ -30,6 +30,9 @@ public:
     TlsPeer(const TlsPeer &) = delete;
     TlsPeer &operator=(const TlsPeer &) = delete;
 
+    // Goes on with the handshake as far as the bytes that the other side has sent allow. Returns what this
+    // side would send then, at least a byte, and sends none of it.
+    [[nodiscard]] Bytes flight();
     // Does the handshake. Returns whether it succeeded; a client may learn of the server's refusal later.
     [[nodiscard]] bool shake();
     // Receives an alert or the end. Returns whether no byte came before it.

@@ -283,6 +283,13 @@ void who_shows_no_certificate_is_refused(X509Ends &ends) {
     expect_line(ends.device, "the server and this host have no way to authenticate each other");
 }
 
+void who_speaks_an_old_version_is_refused(X509Ends &ends) {
+    TlsHabits old = strict_peer();
+    old.old_version = true;
+    expect_refused_client(ends, old, "the client does not speak TLS 1.3");
+    expect_refused_server(ends, old, EPROTO, "the server does not speak TLS 1.3");
+}
+
 // ---- names ----
 
 void who_has_no_name_is_refused(X509Ends &ends) {
@@ -328,6 +335,12 @@ void a_client_that_expects_another_address_is_noticed(X509Ends &ends) {
     TlsPeer client{ends.peer, true, strict_peer("192.0.2.1")};
     assert_false(client.shake());
     expect_line(ends.device, "it has not the name or the address that is expected there; its name is device");
+}
+
+// ---- time ----
+
+void peers_that_stop_are_given_up(X509Ends &ends) {
+    test::expect_given_up_at_each_message(ends, strict_peer(), strict_peer());
 }
 
 // ---- revoked, and out of bounds ----
@@ -506,11 +519,13 @@ int main() {
         fixture_test(what_is_for_another_purpose_is_refused),
         fixture_test(a_device_for_another_purpose_is_refused),
         fixture_test(who_shows_no_certificate_is_refused),
+        fixture_test(who_speaks_an_old_version_is_refused),
         fixture_test(who_has_no_name_is_refused),
         fixture_test(a_server_at_another_address_is_refused),
         fixture_test(a_server_that_is_not_listed_is_refused),
         fixture_test(a_client_that_is_not_listed_is_refused),
         fixture_test(a_client_that_expects_another_address_is_noticed),
+        fixture_test(peers_that_stop_are_given_up),
         fixture_test(who_is_revoked_is_refused),
         fixture_test(a_peer_is_known_while_its_certificate_is),
         fixture_test(a_chain_is_not_deep),
