@@ -54,7 +54,9 @@ std::string RsocketPair::connect() {
         end.sent.begin(dice_.any());
     }
     const std::size_t choice = dice_.below(8);
-    auto text = choice == 0 ? connect_from_plain() : choice == 1 ? connect_to_plain() : connect_rsockets();
+    auto text = !setting_.has_plain || choice > 1 ? connect_rsockets()
+                : choice == 0                     ? connect_from_plain()
+                                                  : connect_to_plain();
     if (text.empty() && !broken_) {
         set_waiting(false);
     }

@@ -134,7 +134,7 @@ int be_heir(std::span<char *const> arguments) {
 
 // The listener stays open, so that a child that is slow is known to answer.
 std::string RsocketPair::begin_to_hand_over(Inheritance &what, int &listener) {
-    const bool is_plain = setting_.probe != Probe::Only && dice_.one_in(4);
+    const bool is_plain = setting_.has_plain && setting_.probe != Probe::Only && dice_.one_in(4);
     sockaddr_in address{};
     auto *const name = reinterpret_cast<sockaddr *>(&address);
     listener = listening(of_rsockets, true, address);

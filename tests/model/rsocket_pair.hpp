@@ -26,6 +26,7 @@ enum class Probe { Always, Known, Never, Only };
 // All pairs of a run have this in common.
 struct Setting {
     Probe probe = Probe::Always;
+    bool has_plain = true;   // some pairs have a plain socket at one end
     bool may_break = false;  // a connection may end without either end's wish
     // The ports of servers that rconnect has found to speak TCP. It forgets them after a minute.
     std::set<std::uint16_t> spoke_tcp{};

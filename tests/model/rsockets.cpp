@@ -6,6 +6,7 @@
 //   cut: connections end, and writes are torn (SOFTRDMA_FAULTS)
 //   known, never, only: whom rconnect asks for RDMA (RS_PROBE)
 //   no_grace: a server that speaks first does not wait (RS_GRACE_MS)
+//   no_plain: no pair has a plain socket, as with TLS (RPMA_TLS), which TCP does not have
 // Ends with 1 when a byte differs, a call does what it must not, nothing moves for a while, or descriptors
 // are lost. STEPS may be 10,000,000; some 100,000 take seconds.
 #include <poll.h>
@@ -239,7 +240,8 @@ int main(int argc, char **argv) {
         return model::be_heir({argv + 1, argv + argc});
     }
     if (argc < 3) {
-        std::fprintf(stderr, "usage: %s SEED STEPS [split] [delay] [cut] [known|never|only] [no_grace]\n",
+        std::fprintf(stderr,
+                     "usage: %s SEED STEPS [split] [delay] [cut] [known|never|only] [no_grace] [no_plain]\n",
                      argv[0]);
         return 2;
     }
@@ -258,6 +260,8 @@ int main(int argc, char **argv) {
             setting.may_break = true;
         } else if (word == "no_grace") {
             setenv("RS_GRACE_MS", "0", 1);
+        } else if (word == "no_plain") {
+            setting.has_plain = false;
         } else if (word == "known" || word == "never" || word == "only") {
             setenv("RS_PROBE", argv[i], 1);
             setting.probe = word == "known" ? Probe::Known : word == "never" ? Probe::Never : Probe::Only;
