@@ -82,8 +82,12 @@ FuzzDevice &FuzzDevice::instance() {
     return device;
 }
 
+bool FuzzDevice::uses_tls() {
+    return std::getenv("RPMA_FUZZ_TLS") != nullptr;
+}
+
 FuzzDevice::FuzzDevice() {
-    require(std::getenv("RPMA_FUZZ_TLS") == nullptr || test::use_tls(), "there is a file of keys");
+    require(!uses_tls() || test::use_tls(), "there is a file of keys");
     test::limits().wrong_keys_a_minute = 1'000'000'000;
     constexpr int every_level = 5;
     softrdma_set_log(swallow, every_level);

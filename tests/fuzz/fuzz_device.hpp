@@ -34,6 +34,8 @@ public:
     static constexpr std::uint8_t depth = 4;  // the limit of outstanding reads and flushes
 
     static FuzzDevice &instance();
+    // Returns whether RPMA_FUZZ_TLS asks for TLS.
+    [[nodiscard]] static bool uses_tls();
 
     [[nodiscard]] std::uint16_t port() const { return port_; }
     [[nodiscard]] std::uint32_t key(Area area) const;
