@@ -153,7 +153,7 @@ void Group::clear_deadline(Source &source) {
     } else {
         for (Source *const source : sources_) {
             now[count++] = source;
-            if (Link *const link = source->link_to_rest(); relies_ && link != nullptr) {
+            if (Link *const link = relies_ ? source->link_to_rest() : nullptr) {
                 link->reported();
             }
         }
@@ -167,9 +167,11 @@ void Group::clear_deadline(Source &source) {
             source->progress();
         }
     }
-    for (Source *const source : due_) {
-        if (source != nullptr) {
-            let_rest(*source);
+    if (relies_ || sources_.size() > direct_sources) {
+        for (Source *const source : due_) {
+            if (source != nullptr) {
+                let_rest(*source);
+            }
         }
     }
     due_ = {};
