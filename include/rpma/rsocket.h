@@ -389,8 +389,8 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  * Ends the oldest mapping of exactly these bytes. No byte of the peer comes there after this call.
  *
  * The library tells the peer, whose riowrite there then fails with ENXIO; the call does not wait for the
- * peer. When the peer writes before it knows, its bytes are dropped and the stream breaks. librdmacm's
- * rsockets learn of the end of a mapping only by that.
+ * peer. When the peer writes before it knows, its bytes are dropped and the stream breaks, with ECONNRESET at
+ * both ends. librdmacm's rsockets learn of the end of a mapping only by that.
  *
  *   len  In bytes.
  *

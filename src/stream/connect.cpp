@@ -181,9 +181,11 @@ void Connection::take_event(rpma_conn_event event) {
     if (life_.peer_left()) {
         life_.enter(Phase::Over);
     } else {
-        // Without an error, and without an end that the peer announced, the stream was reset.
+        // Without an error, and without an end that the peer announced, the stream was reset. So was a stream
+        // whose device refused an access: the peer may write to a mapping whose end it does not know yet.
         const int error = rpma_.error();
-        fail(error != 0 ? error : ECONNRESET);
+        const bool was_refused = error == EPROTO && life_.established();
+        fail(error == 0 || was_refused ? ECONNRESET : error);
     }
 }
 

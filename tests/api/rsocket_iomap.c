@@ -310,6 +310,28 @@ static void a_mapping_ends_while_the_peer_writes(void **state) {
     assert_int_equal(*(volatile unsigned *)memory, last);
 }
 
+/* More bytes are on their way than the device has placed when the mapping ends. Neither program broke a rule,
+ * so both learn of a reset. */
+static void a_mapping_ends_before_what_was_written_comes(void **state) {
+    enum { BYTES = 1 << 20, WRITES = 64 };
+    const int *const fds = *state;
+    static char memory[BYTES], bytes[BYTES];
+    assert_int_equal(riomap(fds[0], memory, BYTES, PROT_WRITE, 0, 0), 0);
+    tell(fds[0], fds[1]);
+    for (int i = 0; i < WRITES && riowrite(fds[1], bytes, BYTES, 0, MSG_DONTWAIT) > 0; ++i) {
+    }
+    assert_int_equal(riounmap(fds[0], memory, BYTES), 0);
+    size_t written = BYTES;
+    for (int i = 0; i < WRITES && written != SIZE_MAX; ++i) {
+        written = riowrite(fds[1], bytes, BYTES, 0, 0);
+    }
+    assert_int_equal(written, SIZE_MAX);
+    if (errno != ENXIO) { /* the peer did not know of the end yet */
+        assert_true(errno == ECONNRESET || errno == EPIPE);
+        assert_fails(rrecv(fds[0], bytes, 1, 0), ECONNRESET);
+    }
+}
+
 /* The log names the memory, so that its owner finds the mapping that it forgot. */
 static void memory_that_is_gone_before_its_mapping_ends(void **state) {
     const int *const fds = *state;
@@ -447,6 +469,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_stream_stops_no_write, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_message_comes_after_what_was_written_before, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(a_mapping_ends_while_the_peer_writes, make_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_mapping_ends_before_what_was_written_comes, make_ends, close_ends),
         cmocka_unit_test_setup_teardown(memory_that_is_gone_before_its_mapping_ends, make_ends, close_ends),
     };
     return cmocka_run_group_tests_name("rsocket_iomap", tests, NULL, NULL);
