@@ -30,7 +30,6 @@ calls_for() {  # calls_for SIZE: as many as move most_bytes, at least 200
     echo $calls
 }
 note() { echo "$2 $3" >>"$work/$1"; }                                       # note SERIES SIZE FIGURE
-half() { awk -v seconds="$1" 'BEGIN { print seconds * 1e6 / 2 }'; }          # a round trip's, in microseconds
 
 ucx() { both_ends '' "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT" \
     "env UCX_TLS=$1 UCX_NET_DEVICES=$2 ucx_perftest -p PORT 127.0.0.1 -t $3 -s $4 -n $5 -w 200 -f"; }

@@ -16,16 +16,26 @@ die() {
     exit 1
 }
 
-both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/client; PORT is a free port
-    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000)) words tries=0
+free_port() {
+    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
     while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
-    read -r -a words <<<"${2//PORT/$port}"
-    LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/server" 2>&1 </dev/null &
+    echo $port
+}
+begin_server() {  # begin_server PORT COMMAND...: returns when it listens there; its process is $server
+    local port=$1 tries=0
+    shift
+    timeout 120 "$@" >"$work/server" 2>&1 </dev/null &
     server=$!
     until [ -n "$(ss -Hltn "sport = :$port")" ]; do
-        if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$2' does not listen"; fi
+        if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$*' does not listen"; fi
         sleep 0.02
     done
+}
+both_ends() {  # both_ends PRELOAD SERVER CLIENT: the client's output in $work/client; PORT is a free port
+    local port words
+    port=$(free_port)
+    read -r -a words <<<"${2//PORT/$port}"
+    begin_server "$port" env LD_PRELOAD="$1" "${words[@]}"
     read -r -a words <<<"${3//PORT/$port}"
     if ! LD_PRELOAD=$1 timeout 120 "${words[@]}" >"$work/client" 2>&1 </dev/null; then
         # perftest has a race with itself: see tests/compat/verbs_program.sh.
@@ -46,6 +56,7 @@ perftest_in_files() {  # perftest_in_files COMMAND: each end has its memory in a
     both_ends "$build/lib/softrdma/libsoftrdma-verbs.so" "$1 --mmap=$work/to" "$1 --mmap=$work/from 127.0.0.1"
 }
 gigabytes() { awk -v rate="$1" 'BEGIN { print rate / 1e9 }'; }
+half() { awk -v seconds="$1" 'BEGIN { print seconds * 1e6 / 2 }'; }  # a round trip's, in microseconds
 of_mebibytes() { awk -v rate="$1" 'BEGIN { print rate * 1048576 / 1e9 }'; }  # perftest's MB and UCX's are MiB
 last_row() { awk -v column="$1" '/^ *[0-9]/ { value = $column } END { print value }' "$work/client"; }
 

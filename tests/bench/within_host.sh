@@ -29,25 +29,23 @@ write_lat_file() { perftest_in_files "ib_write_lat -R -p PORT -s 8 -n $trips" &&
 write_lat() { perftest "ib_write_lat -R -p PORT -s 8 -n $trips" && last_row 6; }
 write_lat_tcp() { SOFTRDMA_SHM=off perftest "ib_write_lat -R -p PORT -s 8 -n $slow_calls" && last_row 6; }
 send_lat() { perftest "ib_send_lat -R -p PORT -s 8 -n $trips" && last_row 6; }
-two_processes() { "$memory" round-trip $trips 8 | awk '{ print $1 * 1e6 / 2 }'; }
+two_processes() { half "$("$memory" round-trip $trips 8)"; }
 ucx() {
     local command='env UCX_TLS=sm UCX_NET_DEVICES=memory ucx_perftest -p PORT'
     both_ends '' "$command" "$command 127.0.0.1 -t tag_lat -s 8 -n $trips -w 200 -f" && last_row 3
 }
+end_server() {
+    kill "$server"
+    wait "$server"
+    server=
+}
 flush() { # a write and its flush, in microseconds
-    local port server_of_pool
-    port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-    while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
-    "$build/bin/rpma" serve --pool "$disk/pool" --size 16M --listen "127.0.0.1:$port" >"$work/server" 2>&1 &
-    server_of_pool=$!
-    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
-        kill -0 $server_of_pool 2>/dev/null || die 'rpma serve ended'
-        sleep 0.02
-    done
+    local port
+    port=$(free_port)
+    begin_server "$port" "$build/bin/rpma" serve --pool "$disk/pool" --size 16M --listen "127.0.0.1:$port"
     "$build/bin/rpma" perf "127.0.0.1:$port" --op flush --size 4K --depth 1 --time "$flush_seconds" --json >"$work/client" ||
         die 'rpma perf failed'
-    kill $server_of_pool
-    wait $server_of_pool
+    end_server
     rm -f "$disk/pool"
     grep -o '"mean":[0-9.]*' "$work/client" | awk -F: 'NR == 1 { print $2 / 1000 }'
 }
@@ -56,12 +54,10 @@ store_and_msync() { "$memory" msync 4096 $((slow_calls * 4096)) "$disk" | awk '{
 # A process spins meanwhile, as perftest's server does, and an initiator that waits for its flush. The two processors may
 # be of one core.
 beside_spinner() {
-    local busy
-    while :; do :; done &
-    busy=$!
+    timeout 120 bash -c 'while :; do :; done' &
+    server=$!
     "$@"
-    kill $busy
-    wait $busy 2>/dev/null
+    end_server 2>/dev/null
     true
 }
 copy_beside() { beside_spinner copy; }

@@ -22,6 +22,9 @@ bool has_work(Source &source) {
 }  // namespace
 
 bool Lively::add(Source &source) {
+    if (count_ == most) {
+        return false;
+    }
     Link *const link = source.link_to_rest();
     if (link == nullptr || !link->look()) {
         return false;
@@ -29,7 +32,7 @@ bool Lively::add(Source &source) {
     if (sources_ == nullptr) {
         sources_.reset(new (std::nothrow) Source *[most]);
     }
-    if (sources_ == nullptr || count_ == most) {
+    if (sources_ == nullptr) {
         return false;
     }
     source.lively_place_ = count_;

@@ -61,12 +61,6 @@ Group::~Group() {
     }
 }
 
-Source::Source() {
-    Deadlines one;
-    one.emplace(base::Clock::time_point{}, this);
-    unused_deadline_ = one.extract(one.begin());
-}
-
 void Group::add(Source &source, int fd, Interest interest) {
     assert(source.place_ == Source::nowhere);
     sources_.push_back(&source);
@@ -179,7 +173,7 @@ void Group::clear_deadline(Source &source) {
 
 // Puts the sources whose descriptors have an event into `to`, which has room for events_a_turn, and returns
 // their number.
-std::size_t Group::take_reported(std::span<Source *> to) {
+[[gnu::hot]] std::size_t Group::take_reported(std::span<Source *> to) {
     std::array<epoll_event, events_a_turn> events;
     const int count = epoll_wait(epoll_.get(), events.data(), events_a_turn, 0);
     const auto found = std::span{events}.first(static_cast<std::size_t>(std::max(count, 0)));
@@ -209,7 +203,7 @@ base::Result<void> Group::allow_nudges() {
     }
 }
 
-void Group::put_to_rest(Source &source) {
+[[gnu::hot]] void Group::put_to_rest(Source &source) {
     if (Link *const link = source.link_to_rest(); link != nullptr && !link->rest()) {
         nudge(source);
     }

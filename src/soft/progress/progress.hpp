@@ -24,8 +24,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>

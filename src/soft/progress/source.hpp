@@ -5,8 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -24,7 +22,11 @@ using Deadlines = std::set<std::pair<base::Clock::time_point, Source *>>;
 // group's lock held and do not block.
 class Source {
 public:
-    Source();
+    Source() {
+        Deadlines one;
+        one.emplace(base::Clock::time_point{}, this);
+        unused_deadline_ = one.extract(one.begin());
+    }
     Source(const Source &) = delete;
     Source &operator=(const Source &) = delete;
     virtual ~Source() = default;

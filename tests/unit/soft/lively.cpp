@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/lively: a poller looks at the sources that had work lately, and does not let their links
-// rest. The engine takes a group from a poller that does not run for some milliseconds, and then all links
-// rest; so the tests count in hundreds.
+// soft/progress/lively: the list, and a group whose waiting thread looks at the sources in it, and does not
+// let their links rest. The engine takes a group from a poller that does not run for some milliseconds, and
+// then all links rest; so the tests count in hundreds.
 #include <array>
 #include <atomic>
 #include <memory>
