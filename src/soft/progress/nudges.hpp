@@ -41,7 +41,10 @@ public:
             (void)eventfd_write(told_.get(), 1);
         }
     }
-    [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
+    // Returns whether there is a source to take, or the descriptor has to be read again.
+    [[nodiscard]] bool any() const {
+        return first_.load(std::memory_order_relaxed) != nullptr || late_writes_ != 0;
+    }
     // Takes the sources, and returns their number. Those for which there is no place stay.
     [[nodiscard]] std::size_t take(std::span<Source *> to) {
         std::size_t count = 0;
@@ -67,11 +70,15 @@ public:
 
 private:
     // Takes all sources, and calls use() for each, which may give it again. It reads the descriptor before,
-    // so that a source that is given meanwhile makes it readable again.
+    // so that a source that is given meanwhile makes it readable again. The thread that gave the first of
+    // them may not have written yet; its write has to be read later, or the descriptor would stay readable.
     void take_each(const auto &use) {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(told_.get(), &ignored);
+        eventfd_t writes = 0;
+        (void)eventfd_read(told_.get(), &writes);
         Source *source = first_.exchange(nullptr, std::memory_order_acquire);
+        if (is_open()) {
+            late_writes_ += (source != nullptr ? 1 : 0) - writes;
+        }
         while (source != nullptr) {
             Source *const next = source->next_nudged_;
             source->is_nudged_.store(false, std::memory_order_release);
@@ -82,6 +89,7 @@ private:
 
     base::Fd told_;
     std::atomic<Source *> first_{nullptr};
+    eventfd_t late_writes_ = 0;  // those of the sources that were taken; they are still to be read
 };
 
 }  // namespace soft
