@@ -89,8 +89,8 @@ public:
     [[nodiscard]] virtual int descriptor() const = 0;
     [[nodiscard]] virtual Interest watched(Interest wanted) const { return wanted; }
     // Sets what the descriptor of the link at rest reports from now on. Returns false if the user has to look
-    // at the link once more: a part of it is there already and the descriptor does not report it, or the link
-    // will give its peer up (gives_up_at()).
+    // at the link once more: a part of it is there already and the descriptor does not report it, the peer
+    // may wait for the room of bytes that were received, or the link will give its peer up (gives_up_at()).
     [[nodiscard]] virtual bool want(Interest) { return true; }
     // Lets the link rest: the user looks again when the descriptor reports an event. Returns false if there
     // is an event already.
@@ -106,7 +106,7 @@ public:
     // Takes the descriptor out of the link, which has ended, without closing it.
     [[nodiscard]] virtual base::Fd take_descriptor() = 0;
     struct Ready {
-        bool readable;
+        bool readable;  // a receive has something to do, perhaps only to give the peer room
         bool writable;
         bool ended;  // the peer's end or a failure has come, perhaps behind unread bytes
     };

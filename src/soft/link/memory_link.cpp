@@ -23,6 +23,11 @@ using End = SharedRings::End;
 // A thread that polls the ring checks once in this many looks whether the peer's process is still there.
 constexpr unsigned looks_for_peer = 1024;
 
+std::uint32_t events_of(Interest wanted) {
+    return (wanted.readable || wanted.ended ? SharedRings::wants_bytes : 0U) |
+           (wanted.writable ? SharedRings::wants_room : 0U);
+}
+
 // Copies into or out of a ring, whose bytes wrap. Returns false when the memory of the piece is gone.
 template <typename Copy>
 bool copy_piece(std::size_t bytes, Copy copy) {
@@ -235,9 +240,10 @@ Link::Received MemoryLink::nothing_came() {
 
 // The bytes that receive() returned before have been placed by now.
 void MemoryLink::release_used() {
-    if (released_ != taken()) {
-        released_ = taken();
-        in_.used.store(released_, std::memory_order_seq_cst);
+    if (keeps_room()) {
+        const std::uint64_t used = taken();
+        released_.store(used, std::memory_order_relaxed);
+        in_.used.store(used, std::memory_order_seq_cst);
         // A peer that waits for room gets half of the ring at once, so that it does not wake for each
         // message.
         if (unread_bytes() <= rings_.ring_bytes() / 2) {
@@ -268,7 +274,11 @@ void MemoryLink::reported() {
 
 std::optional<bool> MemoryLink::look() {
     bells_.stop_resting();
-    return is_there({.readable = true, .writable = wants_room_.load(std::memory_order_relaxed)});
+    const bool there = is_there({.readable = true, .writable = wants_room_.load(std::memory_order_relaxed)});
+    if (!there && wants_bytes_.load(std::memory_order_relaxed)) {
+        release_used();
+    }
+    return there;
 }
 
 // A sender that waits for room begins again with half of the ring, so that it does not wake for each message.
@@ -282,18 +292,17 @@ bool MemoryLink::is_there(Interest wanted) const {
 
 // The events and the loads of is_there() behind them are sequentially consistent, as the peer's are in send()
 // and release_used(): either this end sees what the peer did, or the peer sees the wish.
-std::uint32_t MemoryLink::events_of(Interest wanted) {
-    return (wanted.readable || wanted.ended ? SharedRings::wants_bytes : 0U) |
-           (wanted.writable ? SharedRings::wants_room : 0U);
-}
-
 bool MemoryLink::want(Interest interest) {
     const base::Lock lock{resting_mutex_};
-    const bool begins_to_wait = !std::exchange(wanted_, interest).writable && interest.writable;
+    const Interest before = std::exchange(wanted_, interest);
+    const bool begins_to_wait = !before.writable && interest.writable;
+    wants_bytes_.store(interest.readable, std::memory_order_relaxed);
     wants_room_.store(interest.writable, std::memory_order_relaxed);
     if (bells_.rests()) {
         bells_.wish(events_of(interest));
-        return !is_there(interest) && !begins_to_wait;
+        // A peer that waits for the room of the last bytes sends none, so nothing else would cause a look.
+        const bool keeps = !before.readable && interest.readable && keeps_room();
+        return !is_there(interest) && !begins_to_wait && !keeps;
     }
     // The user looks once more, and so learns when the link gives its peer up.
     return !begins_to_wait;
@@ -323,7 +332,7 @@ void MemoryLink::abort() {
 
 Link::Ready MemoryLink::ready() const {
     look_for_peer();
-    return {.readable = is_there({.readable = true}),
+    return {.readable = is_there({.readable = true}) || keeps_room(),
             .writable = is_there({.writable = true}),
             .ended = is_there({.ended = true})};
 }

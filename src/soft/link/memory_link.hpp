@@ -4,9 +4,10 @@
 // it, and it tells that the peer's process is gone. An end that polls costs its peer no system call. The
 // connection's options hold: the link gives up a peer that takes nothing for TCP_USER_TIMEOUT.
 //
-// The room of the bytes that receive() has returned is the peer's again with the next call, or when the link
-// comes to rest, because the user has placed the bytes by then. So undelivered() is false only when all sent
-// bytes are placed.
+// The room of the bytes that receive() has returned is the peer's again with the next call, with a look that
+// finds nothing, or when the link comes to rest, because the user has placed the bytes by then. A user that
+// does not read may not have placed them; it looks once more when it reads on (want()). So undelivered() is
+// false only when all sent bytes are placed.
 #pragma once
 
 #include <algorithm>
@@ -67,9 +68,10 @@ private:
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool has_given_up() const { return is_full() && base::Clock::now() >= gives_up_at(); }
     [[nodiscard]] Received nothing_came();
+    // Returns whether the peer does not have the room of received bytes again.
+    [[nodiscard]] bool keeps_room() const { return released_.load(std::memory_order_relaxed) != taken(); }
     void release_used();
     void look_for_peer() const;
-    [[nodiscard]] static std::uint32_t events_of(Interest wanted);
     [[nodiscard]] bool is_there(Interest wanted) const;
     [[nodiscard]] bool peer_is_gone() const { return peer_gone_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
@@ -86,9 +88,9 @@ private:
     Bells bells_;
 
     // This process's own counters, which the peer cannot change.
-    std::atomic<std::uint64_t> written_{0};  // by the thread that sends
-    std::atomic<std::uint64_t> taken_{0};    // by the thread that receives
-    std::uint64_t released_ = 0;             // of these, the bytes whose room the peer has again
+    std::atomic<std::uint64_t> written_{0};   // by the thread that sends
+    std::atomic<std::uint64_t> taken_{0};     // by the thread that receives
+    std::atomic<std::uint64_t> released_{0};  // of these, the bytes whose room the peer has again
     std::size_t most_unread_;
     // While the ring is full: since when the peer has taken nothing, and what it had taken by then.
     mutable std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
@@ -103,7 +105,9 @@ private:
 
     base::Mutex resting_mutex_;  // no other lock is taken with it
     Interest wanted_ GUARDED_BY(resting_mutex_){.readable = true};
-    std::atomic<bool> wants_room_{false};  // wanted_.writable; changed with the mutex
+    // wanted_.readable and wanted_.writable; changed with the mutex
+    std::atomic<bool> wants_bytes_{true};
+    std::atomic<bool> wants_room_{false};
 };
 
 }  // namespace soft

@@ -8,8 +8,9 @@
 
 #include "faulty_link.hpp"
 
-// Last, as it wants.
 #include "tls_links.hpp"
+// This comes last, because it asserts.
+#include "../base/fixture.hpp"
 
 namespace {
 
@@ -76,10 +77,58 @@ void a_few_bytes_at_a_time_take_little_memory(void **) {
     assert_in_range(memory.st_blocks * block, 1, 3 * 4096);
 }
 
+// The sender of a full ring sends no more, so the receiver has no other cause to give it the room of the
+// bytes that it has received.
+struct Emptied : test::Links {
+    Emptied() : Links{small_memory_links()} {
+        const test::Bytes bytes(soft::SharedRings::small_ring);
+        assert_int_equal(test::send(*here, bytes).bytes, bytes.size());
+        test::Bytes arrived;
+        assert_int_equal(test::receive(*there, arrived, 2 * bytes.size()).bytes, bytes.size());
+        assert_false(here->ready().writable);
+    }
+};
+
+void a_look_that_finds_nothing_gives_the_room_back(Emptied &links) {
+    assert_false(links.there->look().value());
+    assert_true(links.here->ready().writable);
+}
+
+void a_user_that_does_not_read_keeps_the_room(Emptied &links) {
+    (void)links.there->want({.ended = true});
+    assert_false(links.there->look().value());
+    assert_true(links.there->rest());
+    assert_false(links.here->ready().writable);
+    assert_true(links.here->undelivered());
+}
+
+void a_user_that_reads_on_looks_once_more(Emptied &links) {
+    (void)links.there->want({.ended = true});
+    assert_true(links.there->rest());
+    assert_false(links.there->want({.readable = true}));
+    assert_true(links.there->rest());
+    assert_true(links.here->ready().writable);
+}
+
+void room_that_is_kept_is_something_to_receive(Emptied &links) {
+    assert_true(links.there->ready().readable);
+    std::byte byte;
+    const iovec piece{.iov_base = &byte, .iov_len = 1};
+    assert_int_equal(links.there->receive({&piece, 1}).bytes, 0);
+    assert_false(links.there->ready().readable);
+    assert_true(links.here->ready().writable);
+}
+
 }  // namespace
 
 int main() {
-    const CMUnitTest own_tests[] = {cmocka_unit_test(a_few_bytes_at_a_time_take_little_memory)};
+    const CMUnitTest own_tests[] = {
+        cmocka_unit_test(a_few_bytes_at_a_time_take_little_memory),
+        fixture_test(a_look_that_finds_nothing_gives_the_room_back),
+        fixture_test(a_user_that_does_not_read_keeps_the_room),
+        fixture_test(a_user_that_reads_on_looks_once_more),
+        fixture_test(room_that_is_kept_is_something_to_receive),
+    };
     int failed = cmocka_run_group_tests(own_tests, nullptr, nullptr);
     failed += test::run_link_contract("TcpLink", test::tcp_links);
     failed += test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links);

@@ -9,6 +9,7 @@
 #include "../../loopback.hpp"
 #include "../link/faulty_link.hpp"
 #include "soft/connected/queue_pair.hpp"
+#include "soft/link/shared_rings.hpp"
 #include "softrdma.h"
 
 // This comes last, because it asserts.
@@ -233,10 +234,63 @@ void the_link_may_be_cut_behind_any_byte(void **) {
     }
 }
 
+// Both ends fill small rings with segments that are longer than these. Each receives what the other has sent,
+// and polls its link while it waits for room. With enough rings in the process the next ones are small.
+void both_may_be_full_and_poll(void **) {
+    constexpr std::uint32_t bytes = 1'000'000;
+    constexpr int rounds = 20;
+    std::vector<soft::SharedRings> others;
+    for (int i = 0; i < soft::SharedRings::most_large; ++i) {
+        others.push_back(soft::SharedRings::make().value());
+    }
+    End initiator{device()};
+    End target{device()};
+    std::array<End *, 2> ends{&initiator, &target};
+    std::vector<test::Bytes> memory(ends.size(), test::pattern(bytes, 1));
+    std::vector<ibv_mr *> regions;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        regions.push_back(softrdma_ibv_reg_mr(ends[i]->pd, memory[i].data(), bytes,
+                                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+        assert_non_null(regions[i]);
+    }
+    test::Links links = test::memory_links();
+    target.start(std::move(links.there), false);
+    initiator.start(std::move(links.here), true);
+    for (std::size_t round = 1; round <= rounds; ++round) {
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+            const auto address = [&](std::size_t end) {
+                return reinterpret_cast<std::uintptr_t>(memory[end].data());
+            };
+            ibv_sge sge{.addr = address(i), .length = bytes, .lkey = regions[i]->lkey};
+            ibv_send_wr request{};
+            request.wr_id = round;
+            request.opcode = IBV_WR_RDMA_WRITE;
+            request.sg_list = &sge;
+            request.num_sge = 1;
+            request.wr.rdma = {.remote_addr = address(1 - i), .rkey = regions[1 - i]->rkey};
+            ibv_send_wr *bad = nullptr;
+            assert_int_equal(ibv_post_send(ends[i]->qp, &request, &bad), 0);
+        }
+        const auto end = std::chrono::steady_clock::now() + patience;
+        while (initiator.completions.size() < round || target.completions.size() < round) {
+            assert_true(std::chrono::steady_clock::now() < end);
+            initiator.poll();
+            target.poll();
+        }
+    }
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        for (const ibv_wc &completion : ends[i]->completions) {
+            assert_int_equal(completion.status, IBV_WC_SUCCESS);
+        }
+        assert_int_equal(softrdma_ibv_dereg_mr(regions[i]), 0);
+    }
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(both_may_be_full_and_poll),
         cmocka_unit_test(bytes_may_come_one_by_one),
         cmocka_unit_test(the_link_may_be_cut_behind_any_byte),
     };
