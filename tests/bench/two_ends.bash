@@ -16,17 +16,13 @@ die() {
     exit 1
 }
 
-free_port() {
-    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-    while [ -n "$(ss -Hltn "sport = :$port")" ]; do port=$((port + 1)); done
-    echo $port
-}
+. "${BASH_SOURCE[0]%/*}/../ports.bash"
 begin_server() {  # begin_server PORT COMMAND...: returns when it listens there; its process is $server
     local port=$1 tries=0
     shift
     timeout 120 "$@" >"$work/server" 2>&1 </dev/null &
     server=$!
-    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
+    until listening "$port"; do
         if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$*' does not listen"; fi
         sleep 0.02
     done

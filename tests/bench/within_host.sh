@@ -58,7 +58,6 @@ beside_spinner() {
     server=$!
     "$@"
     end_server 2>/dev/null
-    true
 }
 copy_beside() { beside_spinner copy; }
 writev_beside() { beside_spinner writev; }

@@ -27,12 +27,7 @@ die() {
     exit 1
 }
 
-listening() { [ -n "$(ss -Hltn "sport = :$1")" ]; }
-free_port() { # free_port: one below what the kernel gives out by itself
-    local port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-    while listening $port; do port=$((port + 1)); done
-    echo $port
-}
+. "${BASH_SOURCE[0]%/*}/../ports.bash"
 port=$(free_port)
 
 # carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most. "${over_rsockets[@]}" COMMAND... &

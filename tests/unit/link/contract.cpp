@@ -13,6 +13,7 @@
 #include <chrono>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "../../loopback.hpp"
 #include "base/fd.hpp"
@@ -352,6 +353,19 @@ Links memory_links(base::Fd *file) {
     made->close_file();
     return {.here = std::make_unique<soft::MemoryLink>(std::move(*made), std::move(tcp.here)),
             .there = std::make_unique<soft::MemoryLink>(std::move(*joined), std::move(tcp.there))};
+}
+
+Links small_memory_links() {
+    static const std::vector<soft::SharedRings> others = [] {
+        std::vector<soft::SharedRings> made;
+        for (int number = 0; number < soft::SharedRings::most_large; ++number) {
+            auto one = soft::SharedRings::make();
+            assert_true(one.has_value());
+            made.push_back(std::move(*one));
+        }
+        return made;
+    }();
+    return memory_links();
 }
 
 Link::Sent send(Link &link, std::span<const std::byte> bytes) {

@@ -24,6 +24,8 @@ struct Links {
 // Returns a link through memory with both of its ends in this process. `file` gets a descriptor of the
 // memory.
 [[nodiscard]] Links memory_links(base::Fd *file = nullptr);
+// Does the same with small rings. The process has many other rings from then on.
+[[nodiscard]] Links small_memory_links();
 
 // Runs each test with a new pair, and returns the exit status of the program.
 [[nodiscard]] int run_link_contract(const char *name, Links (*make)());

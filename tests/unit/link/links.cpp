@@ -2,12 +2,8 @@
 // soft/link: each link keeps the contract, and MemoryLink takes little memory.
 #include <sys/stat.h>
 
-#include <vector>
-
-#include "soft/link/shared_rings.hpp"
-
 #include "faulty_link.hpp"
-
+#include "soft/link/shared_rings.hpp"
 #include "tls_links.hpp"
 // This comes last, because it asserts.
 #include "../base/fixture.hpp"
@@ -24,20 +20,6 @@ test::Links unpleasant(test::Links links) {
 
 test::Links unpleasant_tcp_links() {
     return unpleasant(test::tcp_links());
-}
-
-// Returns links with small rings, because the process has many.
-test::Links small_memory_links() {
-    static const std::vector<soft::SharedRings> others = [] {
-        std::vector<soft::SharedRings> made;
-        for (int number = 0; number < soft::SharedRings::most_large; ++number) {
-            auto one = soft::SharedRings::make();
-            assert_true(one.has_value());
-            made.push_back(std::move(*one));
-        }
-        return made;
-    }();
-    return test::memory_links();
 }
 
 test::Links unpleasant_memory_links() {
@@ -80,7 +62,7 @@ void a_few_bytes_at_a_time_take_little_memory(void **) {
 // The sender of a full ring sends no more, so the receiver has no other cause to give it the room of the
 // bytes that it has received.
 struct Emptied : test::Links {
-    Emptied() : Links{small_memory_links()} {
+    Emptied() : Links{test::small_memory_links()} {
         const test::Bytes bytes(soft::SharedRings::small_ring);
         assert_int_equal(test::send(*here, bytes).bytes, bytes.size());
         test::Bytes arrived;
@@ -134,7 +116,7 @@ int main() {
     failed += test::run_link_contract("FaultyLink on TcpLink", unpleasant_tcp_links);
     failed += test::run_link_contract("MemoryLink", [] { return test::memory_links(); });
     failed += test::run_link_contract("FaultyLink on MemoryLink", unpleasant_memory_links);
-    failed += test::run_link_contract("MemoryLink with small rings", small_memory_links);
+    failed += test::run_link_contract("MemoryLink with small rings", test::small_memory_links);
     failed += test::run_link_contract("TlsLink", test::tls_links);
     failed += test::run_link_contract("FaultyLink on TlsLink", unpleasant_tls_links);
     failed += test::run_link_contract("TlsLink on FaultyLink", tls_over_small_steps);
