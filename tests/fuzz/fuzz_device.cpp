@@ -215,7 +215,6 @@ void FuzzDevice::connect(std::uint16_t port, unsigned receives) {
                 softrdma_rdma_resolve_addr(id, nullptr, reinterpret_cast<sockaddr *>(&address), 1000) == 0 &&
                 softrdma_rdma_resolve_route(id, 1000) == 0,
             "an address of this machine can be resolved");
-    peer_port_ = 0;  // a request that is still to come is of an earlier input, whose peer has gone
     id_ = id;
     reads_ = 0;
     create_queue_pair(id, receives);
@@ -293,6 +292,7 @@ void FuzzDevice::close() {
         id_ = nullptr;
     }
     answered_ = false;
+    peer_port_ = 0;  // the peer has gone, and its request may still come
     turn();
 }
 
