@@ -41,26 +41,33 @@ void Batch::put_own(std::span<const std::byte> bytes) {
         return;
     }
     std::memcpy(own_.data() + used_, bytes.data(), bytes.size());
-    put_piece(own_.data() + used_, bytes.size());
+    put_next_own(bytes.size());
+}
+
+// Adds the `size` bytes that were stored behind those in use.
+void Batch::put_next_own(std::size_t size) {
+    const std::span<const std::byte> bytes{own_.data() + used_, size};
+    put_piece(bytes.data(), size);
     if (copy_) {
         crc_.feed(bytes);
     }
-    used_ += bytes.size();
+    used_ += size;
 }
 
 void Batch::put_header(const wire::Segment &segment) {
-    std::array<std::byte, wire::untagged_bytes> header;
     crc_ = {};
-    put_own(std::span{header}.first(wire::encode_header(segment, header)));
+    put_next_own(
+        wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>()));
 }
 
 void Batch::put_trailer(const wire::Segment &segment) {
     static constexpr std::array<std::byte, wire::fpdu_max_trailer_bytes> zeros{};
-    put_own(std::span{zeros}.first(wire::fpdu_pad_bytes(wire::segment_bytes(segment))));
+    const std::size_t pad = wire::fpdu_pad_bytes(wire::segment_bytes(segment));
     if (copy_) {
+        put_own(std::span{zeros}.first(pad));
         put_own(crc_.digest());
     } else {
-        put_own(std::span{zeros}.first(wire::fpdu_crc_bytes));
+        put_own(std::span{zeros}.first(pad + wire::fpdu_crc_bytes));
     }
 }
 

@@ -80,6 +80,7 @@ private:
     static constexpr std::size_t enough_bytes = 1 << 20;
 
     void put_own(std::span<const std::byte> bytes);
+    void put_next_own(std::size_t size);
     void put_header(const wire::Segment &segment);
     void put_trailer(const wire::Segment &segment);
     void put_piece(const void *data, std::size_t size, bool lent = false);
