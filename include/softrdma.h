@@ -263,7 +263,8 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
  *
  * Returns: text that is valid as long as the library is loaded:
  *   tcp     a TCP connection
- *   memory  memory that both processes have mapped, because they are on one host
+ *   memory  memory that both processes have mapped, because they are on one host; with TLS, they changed to
+ *           it after the handshake
  *   tls     TLS over a TCP connection, because RPMA_TLS (softrdma(7)) or softrdma_set_tls asks for it
  *   NULL    the queue pair is not connected yet, or is a datagram queue pair
  */

@@ -4,6 +4,7 @@
 # median ratio of interleaved pairs: Debian's perftest over libsoftrdma-verbs.so, and the set-up of connections.
 #   tls.sh [--quick] BUILD
 set -u
+export SOFTRDMA_SHM=off
 pairs=9 writes=2000 sends=20000 bytes=$((1 << 30)) connections=1000
 if [ "${1:-}" = --quick ]; then
     pairs=1 writes=100 sends=500 bytes=$((1 << 25)) connections=100

@@ -32,7 +32,9 @@ Handshake::Handshake(HandshakeOwner &owner, std::shared_ptr<Group> group, std::u
             role_ == Role::Initiator ? TlsStart::Side::Client : TlsStart::Side::Server, tls, *link_, peer_);
     }
     if (request != nullptr) {
-        request_bytes_ = wire::encode_mpa_frame(*request, request_);
+        private_data_.assign(request->private_data.begin(), request->private_data.end());
+        request_ = *request;
+        request_.private_data = private_data_;
     }
     group_->add(*this, link_->descriptor(), {.readable = !connecting_ && !delayed_, .writable = connecting_});
     group_->set_deadline(*this, base::Clock::now() + (delayed_ ? delay : limits::handshake_timeout));
@@ -154,7 +156,15 @@ void Handshake::connected() {
 }
 
 bool Handshake::send_request() {
-    if (const auto sent = link_->send_all(std::span{request_}.first(request_bytes_)); !sent) {
+    try {
+        request_.same_host = owner_.offers_memory(*this);
+    } catch (const std::bad_alloc &) {
+        fail(ENOMEM, "out of memory");
+        return false;
+    }
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(request_, bytes);
+    if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
         // The peer has closed, during the handshake of TLS or right behind it.
         const int error = sent.error().number == EPIPE ? ECONNRESET : sent.error().number;
         fail(error, std::strerror(error));

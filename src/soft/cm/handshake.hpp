@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -24,6 +25,9 @@ class Handshake;
 // It is called with the group's lock held, and may destroy the handshake.
 class HandshakeOwner {
 public:
+    // Is called when the initiator's link can take the request. Returns whether the request offers to
+    // continue through memory.
+    [[nodiscard]] virtual bool offers_memory(Handshake &) { return false; }
     virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
     // `error` is the reason why there will be no connection, an errno value.
     virtual void handshake_failed(Handshake &handshake, int error) = 0;
@@ -90,8 +94,8 @@ private:
     std::size_t last_look_ = SIZE_MAX;  // the bytes of the frame at the last look behind the deadline
     std::unique_ptr<TlsStart> tls_;     // until the link is secure
     std::unique_ptr<TlsStart> shaken_;  // from then on
-    std::array<std::byte, wire::mpa_max_frame_bytes> request_{};
-    std::size_t request_bytes_ = 0;
+    wire::MpaFrame request_;            // an initiator's, with private_data_
+    std::vector<std::byte> private_data_;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};
     std::size_t frame_bytes_ = 0;
 };

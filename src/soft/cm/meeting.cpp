@@ -9,22 +9,28 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/interfaces.hpp"
+#include "soft/link/memory_link.hpp"
 
 namespace soft {
 
 namespace {
 
-// The bytes that go with the descriptor of the memory. Another version of the device may have another layout
-// of the memory; the two ends then stay on TCP.
-constexpr std::array<char, 16> greeting{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
-                                        ' ', 'r', 'i', 'n', 'g', 's', '2'};
+// Another version of the device may have another layout of the memory; the two ends then do not continue.
+constexpr std::array<char, Greeting::version_bytes> version{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
+                                                            ' ', 'r', 'i', 'n', 'g', 's', '2'};
+
+// The part of the secret that makes the name, which any process can see from then on. The rest is in the
+// greeting.
+constexpr std::size_t secret_bytes_in_name = 16;
 
 // The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
@@ -34,16 +40,43 @@ struct Name {
     socklen_t length = 0;
 };
 
-Name name_of(const tcp::Address &initiator, const tcp::Address &responder) {
+std::string text_of_name(const tcp::Address &initiator, const tcp::Address &responder) {
+    return std::string{"softrdma "} + tcp::text_of(initiator).c_str() + " " + tcp::text_of(responder).c_str();
+}
+
+std::string text_of_name(const Link::Secret &secret) {
+    std::string text = "softrdma ";
+    for (const std::byte byte : std::span{secret}.first<secret_bytes_in_name>()) {
+        constexpr std::string_view digits = "0123456789abcdef";
+        text += digits[std::to_integer<std::size_t>(byte >> 4)];
+        text += digits[std::to_integer<std::size_t>(byte & std::byte{15})];
+    }
+    return text;
+}
+
+// Returns the name of a connection whose initiator and responder have these addresses.
+Name name_of(const MetOn &connection, const tcp::Address &initiator, const tcp::Address &responder) {
+    const std::string text =
+        connection.secret ? text_of_name(*connection.secret) : text_of_name(initiator, responder);
     Name name;
     name.address.sun_family = AF_UNIX;
     // The first byte stays 0, which makes the name abstract.
-    const int characters =
-        std::snprintf(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1, "softrdma %s %s",
-                      tcp::text_of(initiator).c_str(), tcp::text_of(responder).c_str());
-    name.length =
-        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(characters));
+    text.copy(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1);
+    name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     return name;
+}
+
+Greeting greeting_of(const MetOn &connection) {
+    Greeting greeting;
+    const auto add = [&greeting](std::span<const std::byte> bytes) {
+        std::ranges::copy(bytes, greeting.bytes.data() + greeting.size);
+        greeting.size += bytes.size();
+    };
+    add(std::as_bytes(std::span{version}));
+    if (connection.secret) {
+        add(std::span{*connection.secret}.subspan<secret_bytes_in_name>());
+    }
+    return greeting;
 }
 
 const sockaddr *any(const Name &name) {
@@ -105,8 +138,8 @@ union ControlRoom {
     std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
 };
 
-bool greet(int socket, int memory) {
-    iovec text{.iov_base = const_cast<char *>(greeting.data()), .iov_len = greeting.size()};
+bool greet(int socket, Greeting greeting, int memory) {
+    iovec text{.iov_base = greeting.bytes.data(), .iov_len = greeting.size};
     ControlRoom room{};
     msghdr message{};
     message.msg_iov = &text;
@@ -118,12 +151,12 @@ bool greet(int socket, int memory) {
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &memory, sizeof(memory));
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size());
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size);
 }
 
 // Returns the descriptor that came with the greeting.
-base::Result<base::Fd> greeted(int socket) {
-    std::array<char, greeting.size() + 1> text{};
+base::Result<base::Fd> greeted(int socket, const Greeting &greeting) {
+    std::array<std::byte, sizeof(greeting.bytes) + 1> text{};
     iovec place{.iov_base = text.data(), .iov_len = text.size()};
     ControlRoom room{};
     msghdr message{};
@@ -151,22 +184,26 @@ base::Result<base::Fd> greeted(int socket) {
     if (!memory) {
         return base::failure(truncated ? EMFILE : EPROTO);
     }
-    if (!alone || bytes != static_cast<ssize_t>(greeting.size()) ||
-        std::memcmp(text.data(), greeting.data(), greeting.size()) != 0) {
+    if (!alone || bytes != static_cast<ssize_t>(greeting.size) ||
+        std::memcmp(text.data(), greeting.bytes.data(), greeting.size) != 0) {
         return base::failure(EPROTO);
     }
     return memory;
 }
 
+// Returns whether a greeting failed because another process than the peer came.
+bool is_strange(int error) {
+    return error == EPROTO || error == EAGAIN || error == ECONNRESET;
+}
+
 // Returns whether the two ends of a connection may continue through memory.
-bool may_meet(const tcp::Address &here, const tcp::Address &there, const base::TlsAsked &tls) {
-    if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp || !is_here(here) ||
-        !is_here(there)) {
+bool may_meet(const MetOn &connection) {
+    if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp ||
+        !is_here(connection.here) || !is_here(connection.there)) {
         return false;
     }
-    if (tls.is_required()) {
-        BASE_LOG(Debug, "the connection with %s, which is on this host, stays on TCP, because it uses TLS",
-                 tcp::text_of(there).c_str());
+    if (connection.uses_tls && !connection.secret) {
+        stays_on_tcp(connection.there, "OpenSSL gives the two ends no common secret");
         return false;
     }
     return true;
@@ -174,12 +211,12 @@ bool may_meet(const tcp::Address &here, const tcp::Address &there, const base::T
 
 }  // namespace
 
-std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Address &there,
-                                        const base::TlsAsked &tls, Group &group) {
-    if (!may_meet(here, there, tls)) {
+std::unique_ptr<Meeting> Meeting::offer(const MetOn &connection, Group &group) {
+    if (!may_meet(connection)) {
         return nullptr;
     }
-    const Name name = name_of(here, there);
+    const tcp::Address &there = connection.there;
+    const Name name = name_of(connection, connection.here, there);
     base::Fd socket = unix_socket();
     if (!socket || bind(socket.get(), any(name), name.length) != 0 || listen(socket.get(), 1) != 0) {
         stays_on_tcp(there, std::strerror(errno));
@@ -189,7 +226,7 @@ std::unique_ptr<Meeting> Meeting::offer(const tcp::Address &here, const tcp::Add
         stays_on_tcp(there, std::strerror(allowed.error().number));
         return nullptr;
     }
-    return std::make_unique<Meeting>(std::move(socket));
+    return std::make_unique<Meeting>(std::move(socket), greeting_of(connection));
 }
 
 base::Result<SharedRings> Meeting::join() const {
@@ -202,7 +239,10 @@ base::Result<SharedRings> Meeting::join() const {
         if (!process) {
             continue;
         }
-        auto memory = greeted(socket.get());
+        auto memory = greeted(socket.get(), greeting_);
+        if (!memory && greeting_.is_secret() && is_strange(memory.error().number)) {
+            continue;  // a process of this user saw the name; the peer's greeting comes before its reply
+        }
         if (!memory) {
             return std::unexpected{memory.error()};
         }
@@ -215,12 +255,12 @@ base::Result<SharedRings> Meeting::join() const {
     return base::failure(ECONNRESET);
 }
 
-std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
-                                const base::TlsAsked &tls, Group &group) {
-    if (!may_meet(here, there, tls)) {
+std::optional<SharedRings> meet(const MetOn &connection, Group &group) {
+    if (!may_meet(connection)) {
         return std::nullopt;
     }
-    const Name name = name_of(there, here);
+    const tcp::Address &there = connection.there;
+    const Name name = name_of(connection, there, connection.here);
     const base::Fd socket = unix_socket();
     if (!socket || connect(socket.get(), any(name), name.length) != 0) {
         stays_on_tcp(there,
@@ -238,13 +278,18 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
         stays_on_tcp(there, std::strerror(allowed.error().number));
         return std::nullopt;
     }
-    if (!greet(socket.get(), rings->file())) {
+    if (!greet(socket.get(), greeting_of(connection), rings->file())) {
         stays_on_tcp(there, std::strerror(errno));
         return std::nullopt;
     }
     rings->close_file();
     rings->set_peers_process(*process);
     return std::move(*rings);
+}
+
+std::unique_ptr<Link> through_memory(SharedRings rings, std::unique_ptr<Link> met_on) {
+    auto below = met_on->take_below();
+    return std::make_unique<MemoryLink>(std::move(rings), below ? std::move(below) : std::move(met_on));
 }
 
 }  // namespace soft

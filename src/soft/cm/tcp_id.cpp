@@ -106,6 +106,13 @@ base::Result<TcpId::HeldQueuePair> TcpId::choose_queue_pair(std::uint32_t number
     return chosen;
 }
 
+MetOn TcpId::met_on(const Link &link) const {
+    return {.here = tcp::local_address(link.descriptor()),
+            .there = peer(),
+            .uses_tls = tls_->is_required(),
+            .secret = link.secret()};
+}
+
 base::Result<void> TcpId::disconnect_when_sent() {
     if (const HeldQueuePair connected = queue_pair(); !connected || !connected->disconnect_when_sent(*this)) {
         return base::failure(EINVAL);

@@ -53,6 +53,7 @@ public:
     [[nodiscard]] base::Result<bool> peer_is_known(TlsReading &files) const override;
 
     // ---- events of a connection, and of its handshake ----
+    [[nodiscard]] bool offers_memory(Handshake &handshake) override;
     void connection_established() override;
     void connection_ended() override;
     void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) override;
@@ -94,6 +95,7 @@ private:
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(TcpId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
+    [[nodiscard]] MetOn met_on(const Link &link) const;
     [[nodiscard]] base::Result<std::unique_ptr<Link>> accepted_link(Handshake &handshake,
                                                                     const wire::MpaFrame &reply);
     void rejected(const Handshake &handshake, const wire::MpaFrame &reply);

@@ -9,7 +9,6 @@
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
-#include "soft/link/memory_link.hpp"
 #include "soft/transport/batch.hpp"
 
 namespace soft {
@@ -34,9 +33,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    const tcp::Address here = tcp::local_address(socket->get());
-    (void)set_source(here);
-    meeting_ = Meeting::offer(here, peer(), *tls_, *(*chosen)->group());
+    (void)set_source(tcp::local_address(socket->get()));
     parameters_ = {.initiator = true,
                    .crc = crc_wanted(*tls_),
                    .ird = granted_depth(wanted.responder_resources),
@@ -46,7 +43,6 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     const wire::MpaFrame request{
         .crc = parameters_.crc,
         .soft_operations = true,
-        .same_host = meeting_ != nullptr,
         .peer_to_peer = true,
         .rtr_write = true,
         .ird = parameters_.ird,
@@ -159,6 +155,14 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     chosen->start(std::move(*link), peer(), parameters_, this);
 }
 
+// The queue pair may be gone by now; then the reply finds none either.
+bool TcpId::offers_memory(Handshake &handshake) {
+    if (const HeldQueuePair chosen = queue_pair()) {
+        meeting_ = Meeting::offer(met_on(handshake.link()), *chosen->group());
+    }
+    return meeting_ != nullptr;
+}
+
 // When the reply says that the peer has come, the peer waits at the other end of the memory, and no longer at
 // that of TCP.
 base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, const wire::MpaFrame &reply) {
@@ -171,7 +175,7 @@ base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, c
     if (!rings) {
         return std::unexpected{rings.error()};
     }
-    return std::make_unique<MemoryLink>(std::move(*rings), std::move(tcp));
+    return through_memory(std::move(*rings), std::move(tcp));
 }
 
 base::Result<void> TcpId::establish() {

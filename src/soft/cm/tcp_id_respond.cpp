@@ -10,7 +10,6 @@
 #include "soft/cm/rejection.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
-#include "soft/link/memory_link.hpp"
 
 namespace soft {
 
@@ -48,9 +47,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    auto rings = request_.same_host
-                     ? meet(tcp::local_address(link_->descriptor()), peer(), *tls_, *(*connected)->group())
-                     : std::nullopt;
+    auto rings = request_.same_host ? meet(met_on(*link_), *(*connected)->group()) : std::nullopt;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,
         .revision = request_.revision,
@@ -77,7 +74,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     }
     state_.store(State::Connecting);
     if (rings) {
-        link_ = std::make_unique<MemoryLink>(std::move(*rings), std::move(link_));
+        link_ = through_memory(std::move(*rings), std::move(link_));
     }
     (*connected)->start(std::move(link_), peer(), parameters_, this);
     return {};

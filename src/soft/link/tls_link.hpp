@@ -41,6 +41,8 @@ public:
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return below_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
     [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
+    [[nodiscard]] std::optional<Secret> secret() const override EXCLUDES(mutex_);
+    [[nodiscard]] std::unique_ptr<Link> take_below() override { return std::move(below_); }
     [[nodiscard]] const char *name() const override { return "tls"; }
     [[nodiscard]] std::size_t max_segment() const override { return below_->max_segment(); }
 
@@ -57,7 +59,7 @@ private:
     // the session has failed.
     [[nodiscard]] bool encrypt(Rest rest) REQUIRES(mutex_);
 
-    const std::unique_ptr<Link> below_;
+    std::unique_ptr<Link> below_;  // null once it is taken
     // The two threads that use the link share OpenSSL's object. No lock is taken with it but those of the
     // link below.
     mutable base::Mutex mutex_;

@@ -56,8 +56,7 @@ void Batch::put_next_own(std::size_t size) {
 
 void Batch::put_header(const wire::Segment &segment) {
     crc_ = {};
-    put_next_own(
-        wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>()));
+    put_next_own(wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>()));
 }
 
 void Batch::put_trailer(const wire::Segment &segment) {

@@ -14,7 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -54,15 +53,18 @@ struct Connection {
     }
 
     [[nodiscard]] std::unique_ptr<Meeting> offer() const {
-        return Meeting::offer(initiator, responder, {}, *group);
+        return Meeting::offer({.here = initiator, .there = responder, .uses_tls = tls, .secret = secret},
+                              *group);
     }
     [[nodiscard]] std::optional<SharedRings> meet() const {
-        return soft::meet(responder, initiator, {}, *group);
+        return soft::meet({.here = responder, .there = initiator, .uses_tls = tls, .secret = secret}, *group);
     }
 
     base::Fd port;
     soft::tcp::Address initiator = at(test::loopback(1));
     soft::tcp::Address responder{};
+    bool tls = false;
+    std::optional<soft::Link::Secret> secret;
     std::shared_ptr<soft::Group> group;
 };
 
@@ -70,12 +72,12 @@ struct Connection {
 struct Name {
     explicit Name(const Connection &connection) {
         address.sun_family = AF_UNIX;
-        const int characters =
-            std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "softrdma %s %s",
-                          soft::tcp::text_of(connection.initiator).c_str(),
-                          soft::tcp::text_of(connection.responder).c_str());
-        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                        static_cast<std::size_t>(characters));
+        const std::string text =
+            connection.secret ? "softrdma 000102030405060708090a0b0c0d0e0f"
+                              : std::string{"softrdma "} + soft::tcp::text_of(connection.initiator).c_str() +
+                                    " " + soft::tcp::text_of(connection.responder).c_str();
+        text.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     }
     [[nodiscard]] const sockaddr *any() const { return reinterpret_cast<const sockaddr *>(&address); }
 
@@ -311,6 +313,83 @@ void false_greetings_make_no_link(void **) {
     }
 }
 
+// ---- with TLS ----
+
+// The bytes 0, 1, 2 ... of a secret, of which the name tells the first half.
+constexpr soft::Link::Secret secret_of_test = [] {
+    soft::Link::Secret secret{};
+    for (std::size_t i = 0; i < secret.size(); ++i) {
+        secret[i] = static_cast<std::byte>(i);
+    }
+    return secret;
+}();
+
+struct SecureConnection : Connection {
+    SecureConnection() {
+        tls = true;
+        secret = secret_of_test;
+    }
+};
+
+void two_ends_with_a_secret_meet(void **) {
+    const SecureConnection connection;
+    const auto offered = connection.offer();
+    assert_non_null(offered.get());
+    const auto maker = connection.meet();
+    assert_true(maker.has_value());
+    assert_true(offered->join().has_value());
+}
+
+void tls_without_a_secret_does_not_meet(void **) {
+    SecureConnection connection;
+    connection.secret.reset();
+    assert_null(connection.offer().get());
+    const Name name{connection};
+    const base::Fd taken = unix_socket();
+    assert_int_equal(bind(taken.get(), name.any(), name.length), 0);
+    assert_int_equal(listen(taken.get(), 1), 0);
+    assert_false(connection.meet().has_value());
+}
+
+// The relay between two connections of TLS has the secret of neither.
+void two_connections_do_not_meet(void **) {
+    const SecureConnection connection;
+    SecureConnection another;
+    another.secret->front() = std::byte{0xff};
+    const auto offered = connection.offer();
+    assert_non_null(offered.get());
+    assert_false(another.meet().has_value());
+}
+
+// The name can be seen from the offer on, and another process of the user comes before the peer. It does not
+// have the second half of the secret.
+void a_process_that_saw_the_name_is_passed_over(void **) {
+    const auto right = SharedRings::make();
+    assert_true(right.has_value());
+    std::string false_text{right_text};
+    false_text.append(16, '\0');
+    std::string shorter{right_text};
+    for (std::size_t i = 16; i < 31; ++i) {
+        shorter += static_cast<char>(i);
+    }
+    const std::string_view texts[] = {"", right_text, false_text, shorter};
+    for (const std::string_view text : texts) {
+        const SecureConnection connection;
+        const auto offered = connection.offer();
+        assert_non_null(offered.get());
+        const base::Fd stranger = come(connection);
+        if (!text.empty()) {
+            greet(stranger.get(), text, {right->file()});
+        }
+        const auto maker = connection.meet();
+        assert_true(maker.has_value());
+        const auto joined = offered->join();
+        assert_true(joined.has_value());
+        maker->outgoing().written = 7;
+        assert_int_equal(joined->incoming().written, 7);
+    }
+}
+
 // join() does not wait: the reply that says so comes after the greeting.
 void silence_makes_no_link(void **) {
     const Connection connection;
@@ -334,6 +413,10 @@ int main() {
         cmocka_unit_test(another_user_who_took_the_name_is_not_met),
         cmocka_unit_test(false_greetings_make_no_link),
         cmocka_unit_test(silence_makes_no_link),
+        cmocka_unit_test(two_ends_with_a_secret_meet),
+        cmocka_unit_test(tls_without_a_secret_does_not_meet),
+        cmocka_unit_test(two_connections_do_not_meet),
+        cmocka_unit_test(a_process_that_saw_the_name_is_passed_over),
     };
     return cmocka_run_group_tests_name("soft_meeting", tests, nullptr, nullptr);
 }
