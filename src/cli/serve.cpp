@@ -2,12 +2,18 @@
 // cli/serve: `rpma serve` opens or creates a pool, describes it, and serves it until a signal ends it.
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -169,6 +175,34 @@ ServerLimits limits_of(const ServeOptions &options) {
     return limits;
 }
 
+// Tells a service manager, if one has started this process, that the server listens (sd_notify(3)). The manager
+// ends a server that does not tell it.
+Outcome<> tell_ready() {
+    constexpr std::string_view text = "READY=1";
+    const char *const name = secure_getenv("NOTIFY_SOCKET");
+    if (name == nullptr) {
+        return {};
+    }
+    sockaddr_un manager{};
+    manager.sun_family = AF_UNIX;
+    const std::string_view path = name;
+    if (path.empty() || path.size() >= sizeof(manager.sun_path) || (path[0] != '/' && path[0] != '@')) {
+        return failed("NOTIFY_SOCKET is \"{}\", expected the path of a Unix socket", path);
+    }
+    path.copy(manager.sun_path, path.size());
+    if (path[0] == '@') {
+        manager.sun_path[0] = '\0';  // it is in the abstract namespace
+    }
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+    const base::Fd socket{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    if (!socket || sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
+                          reinterpret_cast<const sockaddr *>(&manager), length) < 0) {
+        return failed("NOTIFY_SOCKET {}: cannot tell the service manager that the server listens: {}", path,
+                      errno_text(errno));
+    }
+    return {};
+}
+
 // Prepares everything before the first client.
 Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server &server) {
     for (Place &place : places) {
@@ -221,6 +255,7 @@ Outcome<> serve(const ServeOptions &options) {
     }
     print_start(options, addresses, pool, server, devices);
     print_warnings();
+    TRY(tell_ready());
     return server.run(signals.get());
 }
 
