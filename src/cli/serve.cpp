@@ -175,8 +175,8 @@ ServerLimits limits_of(const ServeOptions &options) {
     return limits;
 }
 
-// Tells a service manager, if one has started this process, that the server listens (sd_notify(3)). The manager
-// ends a server that does not tell it.
+// Tells a service manager, if one has started this process, that the server listens (sd_notify(3)). The
+// manager ends a server that does not tell it.
 Outcome<> tell_ready() {
     constexpr std::string_view text = "READY=1";
     const char *const name = secure_getenv("NOTIFY_SOCKET");
