@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // persist/guard: the fault handler, and the three functions that run under it.
 #include "persist/guard.hpp"
+#include "base/parts.hpp"
 #include "base/shared_value.hpp"
 
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -34,7 +36,7 @@ Range range_of(const void *address, std::size_t size) {
 // A guarded section: the memory that it touches, and where its thread continues after a fault there.
 struct Section {
     Range to;
-    Range from;
+    std::span<const iovec> from;
     sigjmp_buf place;
 };
 
@@ -130,7 +132,10 @@ bool is_of(const Section &section, int signal, const siginfo_t *info) {
     const std::size_t bytes = broken ? std::size_t{1} << info->si_addr_lsb : 1;
     const auto first = reinterpret_cast<std::uintptr_t>(info->si_addr);
     return faults_again(signal, info) &&
-           (section.to.touches(first, bytes) || section.from.touches(first, bytes));
+           (section.to.touches(first, bytes) ||
+            std::ranges::any_of(section.from, [first, bytes](const iovec &piece) {
+                return range_of(piece.iov_base, piece.iov_len).touches(first, bytes);
+            }));
 }
 
 // A fault that belongs to no section goes to the handler before ours, also when it interrupts a section: a
@@ -185,7 +190,7 @@ std::atomic<bool> installed{false};
 // keeps its value after a jump. The signal fences keep the compiler from moving the work out of the section;
 // no other thread is concerned.
 template <typename Work>
-[[gnu::noinline]] bool attempt(Range to, Range from, Work work) {
+[[gnu::noinline]] bool attempt(Range to, std::span<const iovec> from, Work work) {
     if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
         install_guard();
     }
@@ -221,6 +226,21 @@ bool aligned(const void *address) {
     return reinterpret_cast<std::uintptr_t>(address) % 8 == 0;
 }
 
+void copy(void *to, const void *from, std::size_t size) {
+    if (size == 8 && aligned(to)) {
+        std::uint64_t value = 0;
+        if (aligned(from)) {
+            // Acquire pairs with the program's own store of these bytes.
+            value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
+        } else {
+            std::memcpy(&value, from, sizeof(value));
+        }
+        store(static_cast<std::uint64_t *>(to), value);
+    } else if (size != 0) {
+        std::memcpy(to, from, size);
+    }
+}
+
 }  // namespace
 
 void install_guard() {
@@ -233,31 +253,22 @@ bool guarded_copy(void *to, const void *from, std::size_t size) {
     if (size == 0) {
         return true;  // the pointers may be null
     }
-    const Range written = range_of(to, size);
-    const Range read = range_of(from, size);
-    if (size == 8 && aligned(to)) {
-        return attempt(written, read, [to, from] {
-            std::uint64_t value = 0;
-            if (aligned(from)) {
-                // Acquire pairs with the program's own store of these bytes.
-                value = __atomic_load_n(static_cast<const std::uint64_t *>(from), __ATOMIC_ACQUIRE);
-            } else {
-                std::memcpy(&value, from, sizeof(value));
-            }
-            store(static_cast<std::uint64_t *>(to), value);
-        });
-    }
-    return attempt(written, read, [to, from, size] { std::memcpy(to, from, size); });
+    const iovec piece = base::part_of(from, size);
+    return attempt(range_of(to, size), {&piece, 1}, [to, from, size] { copy(to, from, size); });
 }
 
 bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {
-    for (const iovec &piece : pieces) {
-        if (!guarded_copy(to, piece.iov_base, piece.iov_len)) {
-            return false;
-        }
-        to += piece.iov_len;
+    const std::size_t size = base::size_of(pieces);
+    if (size == 0) {
+        return true;
     }
-    return true;
+    return attempt(range_of(to, size), pieces, [to, pieces] {
+        std::byte *next = to;
+        for (const iovec &piece : pieces) {
+            copy(next, piece.iov_base, piece.iov_len);
+            next += piece.iov_len;
+        }
+    });
 }
 
 bool guarded_store(std::uint64_t *to, std::uint64_t value) {

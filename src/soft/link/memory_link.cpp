@@ -134,6 +134,14 @@ Link::Sent MemoryLink::send(std::span<const iovec> pieces) {
     }
     const std::uint64_t first = out_.first.load(std::memory_order_relaxed);
     std::uint64_t end = begin;
+    // The room of all bytes is usually in one piece. If the memory of one is gone, the loop finds it.
+    const std::size_t all = base::size_of(pieces);
+    if (const auto to = rings_.outgoing_bytes(begin - first, all);
+        all <= room_left && to.size() == all && persist::guarded_gather(to.data(), pieces)) {
+        end += all;
+        room_left -= all;
+        pieces = {};
+    }
     for (const iovec &piece : pieces) {
         const std::size_t bytes = std::min(piece.iov_len, room_left);
         const auto *const from = static_cast<const std::byte *>(piece.iov_base);
