@@ -57,6 +57,19 @@ void copies_good_memory(void **) {
     assert_memory_equal(to.data(), from.data(), 8);
 }
 
+void gathers_pieces(void **) {
+    alignas(8) std::array<char, 24> from = {};
+    for (size_t i = 0; i < from.size(); ++i) {
+        from[i] = static_cast<char>('a' + i);
+    }
+    const iovec pieces[] = {{from.data() + 16, 8}, {nullptr, 0}, {from.data(), 8}, {from.data() + 8, 3}};
+    alignas(8) std::array<char, 20> to = {};
+    assert_true(persist::guarded_gather(reinterpret_cast<std::byte *>(to.data()), pieces));
+    assert_string_equal(to.data(), "qrstuvwxabcdefghijk");
+    assert_true(persist::guarded_gather(nullptr, {}));
+    assert_true(persist::guarded_gather(nullptr, std::span{pieces}.subspan(1, 1)));
+}
+
 void stores_eight_bytes(void **) {
     uint64_t value = 0;
     assert_true(persist::guarded_store(&value, 0x1122334455667788));
@@ -71,6 +84,16 @@ void reports_faults(char *gone) {
         for (const size_t size : {size_t{1}, size_t{8}, page}) {
             assert_false(persist::guarded_copy(gone, buffer.data(), size));
             assert_false(persist::guarded_copy(buffer.data(), gone, size));
+        }
+        // The fault is in the first, the second or the last piece, or where they go.
+        for (size_t place = 0; place < 3; ++place) {
+            std::array<iovec, 3> pieces;
+            pieces.fill({buffer.data(), 8});
+            pieces.at(place) = {gone, 16};
+            assert_false(
+                persist::guarded_gather(reinterpret_cast<std::byte *>(buffer.data() + 1024), pieces));
+            pieces.at(place) = {buffer.data(), 16};
+            assert_false(persist::guarded_gather(reinterpret_cast<std::byte *>(gone), pieces));
         }
         assert_false(persist::guarded_store(reinterpret_cast<uint64_t *>(gone), 1));
         assert_false(persist::guarded(gone, page, [gone] { *static_cast<volatile char *>(gone) = 1; }));
@@ -409,12 +432,16 @@ int main() {
                                  cmocka_unit_test(passes_on_signals_that_were_sent),
                                  cmocka_unit_test(leaves_faults_of_others_alone),
                                  cmocka_unit_test(guards_no_byte_beside_the_range)};
-    const CMUnitTest guarded[] = {
-        cmocka_unit_test(copies_good_memory),         cmocka_unit_test(stores_eight_bytes),
-        cmocka_unit_test(reports_unmapped_memory),    cmocka_unit_test(reports_a_truncated_file),
-        cmocka_unit_test(reports_read_only_memory),   cmocka_unit_test(sections_nest),
-        cmocka_unit_test(threads_do_not_meet),        cmocka_unit_test(works_with_an_alternate_stack),
-        cmocka_unit_test(blocks_no_signal_of_a_fault)};
+    const CMUnitTest guarded[] = {cmocka_unit_test(copies_good_memory),
+                                  cmocka_unit_test(stores_eight_bytes),
+                                  cmocka_unit_test(gathers_pieces),
+                                  cmocka_unit_test(reports_unmapped_memory),
+                                  cmocka_unit_test(reports_a_truncated_file),
+                                  cmocka_unit_test(reports_read_only_memory),
+                                  cmocka_unit_test(sections_nest),
+                                  cmocka_unit_test(threads_do_not_meet),
+                                  cmocka_unit_test(works_with_an_alternate_stack),
+                                  cmocka_unit_test(blocks_no_signal_of_a_fault)};
     return cmocka_run_group_tests(before, nullptr, nullptr) +
            cmocka_run_group_tests(guarded, nullptr, nullptr);
 }
