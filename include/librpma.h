@@ -1690,7 +1690,8 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
  *   link  It becomes text that is valid as long as the library is loaded:
  *           device  the network of a device of the kernel
  *           tcp     a TCP connection of the soft device
- *           memory  memory that two processes on one host have mapped, with the soft device
+ *           memory  memory that two processes on one host have mapped, with the soft device; with TLS, after
+ *                   its handshake
  *           tls     TLS over a TCP connection of the soft device (RPMA_TLS, rpma_conn_cfg_set_tls)
  *
  * Threads: any number at once.

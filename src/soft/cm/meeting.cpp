@@ -9,13 +9,14 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <new>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/parts.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/interfaces.hpp"
 #include "soft/link/memory_link.hpp"
@@ -24,13 +25,16 @@ namespace soft {
 
 namespace {
 
-// Another version of the device may have another layout of the memory; the two ends then do not continue.
-constexpr std::array<char, Greeting::version_bytes> version{'s', 'o', 'f', 't', 'r', 'd', 'm', 'a',
-                                                            ' ', 'r', 'i', 'n', 'g', 's', '2'};
+// Each greeting begins with this. Another version of the device may have another layout of the memory; the
+// two ends then do not continue.
+constexpr std::string_view version{"softrdma rings3", 16};
 
-// The part of the secret that makes the name, which any process can see from then on. The rest is in the
-// greeting.
-constexpr std::size_t secret_bytes_in_name = 16;
+// A secret has a part for the name, one for the greeting, and one for the proof.
+constexpr std::size_t part_bytes = sizeof(Link::Secret) / 3;
+static_assert(part_bytes == sizeof(SharedRings::Proof));
+constexpr std::size_t most_greeting_bytes = version.size() + part_bytes;
+
+constexpr std::string_view digits = "0123456789abcdef";
 
 // The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
@@ -40,43 +44,13 @@ struct Name {
     socklen_t length = 0;
 };
 
-std::string text_of_name(const tcp::Address &initiator, const tcp::Address &responder) {
-    return std::string{"softrdma "} + tcp::text_of(initiator).c_str() + " " + tcp::text_of(responder).c_str();
-}
-
-std::string text_of_name(const Link::Secret &secret) {
-    std::string text = "softrdma ";
-    for (const std::byte byte : std::span{secret}.first<secret_bytes_in_name>()) {
-        constexpr std::string_view digits = "0123456789abcdef";
-        text += digits[std::to_integer<std::size_t>(byte >> 4)];
-        text += digits[std::to_integer<std::size_t>(byte & std::byte{15})];
-    }
-    return text;
-}
-
-// Returns the name of a connection whose initiator and responder have these addresses.
-Name name_of(const MetOn &connection, const tcp::Address &initiator, const tcp::Address &responder) {
-    const std::string text =
-        connection.secret ? text_of_name(*connection.secret) : text_of_name(initiator, responder);
+Name name_of(const Watchwords &words) {
     Name name;
     name.address.sun_family = AF_UNIX;
     // The first byte stays 0, which makes the name abstract.
-    text.copy(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1);
-    name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+    words.name.copy(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1);
+    name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + words.name.size());
     return name;
-}
-
-Greeting greeting_of(const MetOn &connection) {
-    Greeting greeting;
-    const auto add = [&greeting](std::span<const std::byte> bytes) {
-        std::ranges::copy(bytes, greeting.bytes.data() + greeting.size);
-        greeting.size += bytes.size();
-    };
-    add(std::as_bytes(std::span{version}));
-    if (connection.secret) {
-        add(std::span{*connection.secret}.subspan<secret_bytes_in_name>());
-    }
-    return greeting;
 }
 
 const sockaddr *any(const Name &name) {
@@ -138,8 +112,8 @@ union ControlRoom {
     std::array<std::byte, CMSG_SPACE(sizeof(int))> bytes;
 };
 
-bool greet(int socket, Greeting greeting, int memory) {
-    iovec text{.iov_base = greeting.bytes.data(), .iov_len = greeting.size};
+bool greet(int socket, const std::string &greeting, int memory) {
+    iovec text = base::part_of(greeting.data(), greeting.size());
     ControlRoom room{};
     msghdr message{};
     message.msg_iov = &text;
@@ -151,12 +125,12 @@ bool greet(int socket, Greeting greeting, int memory) {
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &memory, sizeof(memory));
-    return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size);
+    return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(greeting.size());
 }
 
 // Returns the descriptor that came with the greeting.
-base::Result<base::Fd> greeted(int socket, const Greeting &greeting) {
-    std::array<std::byte, sizeof(greeting.bytes) + 1> text{};
+base::Result<base::Fd> greeted(int socket, const std::string &greeting) {
+    std::array<char, most_greeting_bytes + 1> text{};
     iovec place{.iov_base = text.data(), .iov_len = text.size()};
     ControlRoom room{};
     msghdr message{};
@@ -184,8 +158,7 @@ base::Result<base::Fd> greeted(int socket, const Greeting &greeting) {
     if (!memory) {
         return base::failure(truncated ? EMFILE : EPROTO);
     }
-    if (!alone || bytes != static_cast<ssize_t>(greeting.size) ||
-        std::memcmp(text.data(), greeting.bytes.data(), greeting.size) != 0) {
+    if (!alone || std::string_view{text.data(), static_cast<std::size_t>(bytes)} != greeting) {
         return base::failure(EPROTO);
     }
     return memory;
@@ -196,37 +169,83 @@ bool is_strange(int error) {
     return error == EPROTO || error == EAGAIN || error == ECONNRESET;
 }
 
-// Returns whether the two ends of a connection may continue through memory.
-bool may_meet(const MetOn &connection) {
-    if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp ||
-        !is_here(connection.here) || !is_here(connection.there)) {
-        return false;
-    }
-    if (connection.uses_tls && !connection.secret) {
-        stays_on_tcp(connection.there, "OpenSSL gives the two ends no common secret");
-        return false;
-    }
-    return true;
+// Returns whether the two ends of a connection are on this host, and may continue through memory.
+bool may_meet(const tcp::Address &here, const tcp::Address &there) {
+    return within_host_of_environment().value_or(WithinHost::Tcp) != WithinHost::Tcp && is_here(here) &&
+           is_here(there);
 }
+
+// Returns a number of the network namespace of a socket that no other namespace has; 0 when the kernel has
+// none.
+std::uint64_t namespace_of(int socket) {
+    std::uint64_t cookie = 0;
+    socklen_t size = sizeof(cookie);
+    return getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+
+// Returns what the two ends know of each other when they meet at a Unix socket like this one. It takes the
+// addresses of both. Returns nothing when TLS gives them no secret.
+std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiator,
+                                        const tcp::Address &responder, const SecretFor &secret_for) {
+    const std::string connection =
+        std::string{tcp::text_of(initiator).c_str()} + " " + tcp::text_of(responder).c_str();
+    Watchwords words{.name = "softrdma " + connection, .greeting = std::string{version}, .proof = {}};
+    if (!secret_for) {
+        return words;
+    }
+    const std::uint64_t cookie = namespace_of(socket);
+    const auto secret = cookie != 0 ? secret_for(connection + " " + std::to_string(cookie)) : std::nullopt;
+    if (!secret) {
+        return std::nullopt;
+    }
+    const auto part = [&secret](std::size_t number) {
+        return std::string_view{reinterpret_cast<const char *>(secret->data()) + number * part_bytes,
+                                part_bytes};
+    };
+    words.name = "softrdma ";
+    for (const char byte : part(0)) {
+        words.name += digits[static_cast<unsigned char>(byte) >> 4];
+        words.name += digits[static_cast<unsigned char>(byte) & 15];
+    }
+    words.greeting += part(1);
+    words.proof.emplace();
+    part(2).copy(reinterpret_cast<char *>(words.proof->data()), part_bytes);
+    return words;
+}
+
+constexpr const char *no_secret = "OpenSSL gives the two ends no secret, or the kernel no SO_NETNS_COOKIE";
 
 }  // namespace
 
-std::unique_ptr<Meeting> Meeting::offer(const MetOn &connection, Group &group) {
-    if (!may_meet(connection)) {
+std::unique_ptr<Meeting> Meeting::begin(const tcp::Address &here, const tcp::Address &there) {
+    if (!may_meet(here, there)) {
         return nullptr;
     }
-    const tcp::Address &there = connection.there;
-    const Name name = name_of(connection, connection.here, there);
     base::Fd socket = unix_socket();
-    if (!socket || bind(socket.get(), any(name), name.length) != 0 || listen(socket.get(), 1) != 0) {
+    if (!socket) {
         stays_on_tcp(there, std::strerror(errno));
         return nullptr;
     }
-    if (const auto allowed = group.allow_nudges(); !allowed) {
-        stays_on_tcp(there, std::strerror(allowed.error().number));
-        return nullptr;
+    return std::make_unique<Meeting>(std::move(socket), here, there);
+}
+
+bool Meeting::offer(const SecretFor &secret, Group &group) {
+    auto words = watchwords_of(socket_.get(), here_, there_, secret);
+    if (!words) {
+        stays_on_tcp(there_, no_secret);
+        return false;
     }
-    return std::make_unique<Meeting>(std::move(socket), greeting_of(connection));
+    words_ = std::move(*words);
+    const Name name = name_of(words_);
+    if (bind(socket_.get(), any(name), name.length) != 0 || listen(socket_.get(), 1) != 0) {
+        stays_on_tcp(there_, std::strerror(errno));
+        return false;
+    }
+    if (const auto allowed = group.allow_nudges(); !allowed) {
+        stays_on_tcp(there_, std::strerror(allowed.error().number));
+        return false;
+    }
+    return true;
 }
 
 base::Result<SharedRings> Meeting::join() const {
@@ -239,8 +258,8 @@ base::Result<SharedRings> Meeting::join() const {
         if (!process) {
             continue;
         }
-        auto memory = greeted(socket.get(), greeting_);
-        if (!memory && greeting_.is_secret() && is_strange(memory.error().number)) {
+        auto memory = greeted(socket.get(), words_.greeting);
+        if (!memory && words_.proof && is_strange(memory.error().number)) {
             continue;  // a process of this user saw the name; the peer's greeting comes before its reply
         }
         if (!memory) {
@@ -249,20 +268,32 @@ base::Result<SharedRings> Meeting::join() const {
         auto rings = SharedRings::join(std::move(*memory));
         if (rings) {
             rings->set_peers_process(*process);
+            if (words_.proof) {
+                rings->prove(*words_.proof);
+            }
         }
         return rings;
     }
     return base::failure(ECONNRESET);
 }
 
-std::optional<SharedRings> meet(const MetOn &connection, Group &group) {
-    if (!may_meet(connection)) {
+std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there, const SecretFor &secret,
+                                Group &group) {
+    if (!may_meet(here, there)) {
         return std::nullopt;
     }
-    const tcp::Address &there = connection.there;
-    const Name name = name_of(connection, there, connection.here);
     const base::Fd socket = unix_socket();
-    if (!socket || connect(socket.get(), any(name), name.length) != 0) {
+    if (!socket) {
+        stays_on_tcp(there, std::strerror(errno));
+        return std::nullopt;
+    }
+    const auto words = watchwords_of(socket.get(), there, here, secret);
+    if (!words) {
+        stays_on_tcp(there, no_secret);
+        return std::nullopt;
+    }
+    const Name name = name_of(*words);
+    if (connect(socket.get(), any(name), name.length) != 0) {
         stays_on_tcp(there,
                      errno == ECONNREFUSED ? "its process is not to be found here" : std::strerror(errno));
         return std::nullopt;
@@ -278,18 +309,23 @@ std::optional<SharedRings> meet(const MetOn &connection, Group &group) {
         stays_on_tcp(there, std::strerror(allowed.error().number));
         return std::nullopt;
     }
-    if (!greet(socket.get(), greeting_of(connection), rings->file())) {
+    if (!greet(socket.get(), words->greeting, rings->file())) {
         stays_on_tcp(there, std::strerror(errno));
         return std::nullopt;
     }
     rings->close_file();
     rings->set_peers_process(*process);
+    if (words->proof) {
+        rings->expect(*words->proof);
+    }
     return std::move(*rings);
 }
 
 std::unique_ptr<Link> through_memory(SharedRings rings, std::unique_ptr<Link> met_on) {
     auto below = met_on->take_below();
-    return std::make_unique<MemoryLink>(std::move(rings), below ? std::move(below) : std::move(met_on));
+    const bool was_secure = below != nullptr;
+    return std::make_unique<MemoryLink>(std::move(rings), was_secure ? std::move(below) : std::move(met_on),
+                                        was_secure);
 }
 
 }  // namespace soft

@@ -13,16 +13,21 @@
 //
 // The name is in the abstract namespace, which belongs to the network namespace: a peer of another one is not
 // found. The kernel names the process at the other end of a Unix socket (SO_PEERCRED), and each end continues
-// only with a process of its own user. So the name of a connection without TLS need not be secret. The ends
-// of a connection of TLS have proved who they are, to each other alone, so another process of this user must
-// not come between them: the name and the greeting are made of a secret that TLS has given them. In doubt the
-// connection stays on TCP, and the log gives the reason.
+// only with a process of its own user. So the name of a connection without TLS need not be secret.
+//
+// The ends of a connection of TLS have proved who they are, so a process without a key must not come between
+// them, though it has the same user. They ask TLS for a secret of this connection, these two addresses and
+// this network namespace. It has three parts: the name; the greeting, which comes with the memory, and by
+// which the initiator knows the responder; and the proof in the memory, by which the responder knows the
+// initiator. Any process can see the name once it is there, and have the place of an initiator that is gone,
+// but it has no proof. In doubt the connection stays on TCP, and the log gives the reason.
 #pragma once
 
-#include <array>
-#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/fd.hpp"
@@ -34,43 +39,42 @@
 
 namespace soft {
 
-// A connection, as one of its ends sees it.
-struct MetOn {
-    tcp::Address here{};
-    tcp::Address there{};
-    bool uses_tls = false;
-    std::optional<Link::Secret> secret;  // of the two ends, with TLS
-};
+// Returns the secret that the two ends of a connection have for this context. It is empty without TLS.
+using SecretFor = std::function<std::optional<Link::Secret>(std::string_view context)>;
 
-// The bytes that the responder sends with the descriptor of the memory: the version, and with TLS a part of
-// the secret.
-struct Greeting {
-    static constexpr std::size_t version_bytes = 16;
-    [[nodiscard]] bool is_secret() const { return size > version_bytes; }
-
-    std::array<std::byte, 2 * version_bytes> bytes{};
-    std::size_t size = 0;
+// What the two ends of one meeting know.
+struct Watchwords {
+    std::string name;                         // of the Unix socket
+    std::string greeting;                     // comes with the descriptor of the memory
+    std::optional<SharedRings::Proof> proof;  // with TLS
 };
 
 class Meeting {
 public:
-    // Is called by the initiator before its request, for a connection that `group` will serve. Returns
-    // nothing when the peer is on another host, or cannot be met.
-    [[nodiscard]] static std::unique_ptr<Meeting> offer(const MetOn &connection, Group &group);
-    Meeting(base::Fd socket, const Greeting &greeting) : socket_{std::move(socket)}, greeting_{greeting} {}
+    // Is called by the initiator in the thread that asks for the connection, whose network namespace counts.
+    // Returns nothing when the peer is on another host, or cannot be met.
+    [[nodiscard]] static std::unique_ptr<Meeting> begin(const tcp::Address &here, const tcp::Address &there);
+    Meeting(base::Fd socket, const tcp::Address &here, const tcp::Address &there)
+        : socket_{std::move(socket)}, here_{here}, there_{there} {}
 
+    // Is called before the request leaves, for a connection that `group` will serve. Returns whether the
+    // request may offer the meeting.
+    [[nodiscard]] bool offer(const SecretFor &secret, Group &group);
     // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
     // or with EMFILE, ENFILE, ENOMEM or EPROTO.
     [[nodiscard]] base::Result<SharedRings> join() const;
 
 private:
     base::Fd socket_;
-    const Greeting greeting_;
+    const tcp::Address here_;
+    const tcp::Address there_;
+    Watchwords words_;
 };
 
 // Is called by the responder before its reply to a request that offers it, for a connection that `group` will
 // serve. Returns nothing when that is not possible; the connection then stays on TCP.
-[[nodiscard]] std::optional<SharedRings> meet(const MetOn &connection, Group &group);
+[[nodiscard]] std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
+                                              const SecretFor &secret, Group &group);
 
 // Returns a link through memory for an end that has met its peer on the link `met_on`. TLS is over then: its
 // bytes would protect nothing from the two processes, and no other process has the memory.

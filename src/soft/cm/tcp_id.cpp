@@ -106,11 +106,11 @@ base::Result<TcpId::HeldQueuePair> TcpId::choose_queue_pair(std::uint32_t number
     return chosen;
 }
 
-MetOn TcpId::met_on(const Link &link) const {
-    return {.here = tcp::local_address(link.descriptor()),
-            .there = peer(),
-            .uses_tls = tls_->is_required(),
-            .secret = link.secret()};
+SecretFor TcpId::secret_of(const Link &link) const {
+    if (!tls_->is_required()) {
+        return {};
+    }
+    return [&link](std::string_view about) { return link.secret(about); };
 }
 
 base::Result<void> TcpId::disconnect_when_sent() {

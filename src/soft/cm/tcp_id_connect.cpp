@@ -33,7 +33,9 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    (void)set_source(tcp::local_address(socket->get()));
+    const tcp::Address here = tcp::local_address(socket->get());
+    (void)set_source(here);
+    meeting_ = Meeting::begin(here, peer());
     parameters_ = {.initiator = true,
                    .crc = crc_wanted(*tls_),
                    .ird = granted_depth(wanted.responder_resources),
@@ -157,8 +159,9 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
 
 // The queue pair may be gone by now; then the reply finds none either.
 bool TcpId::offers_memory(Handshake &handshake) {
-    if (const HeldQueuePair chosen = queue_pair()) {
-        meeting_ = Meeting::offer(met_on(handshake.link()), *chosen->group());
+    const HeldQueuePair chosen = queue_pair();
+    if (meeting_ && !(chosen && meeting_->offer(secret_of(handshake.link()), *chosen->group()))) {
+        meeting_.reset();
     }
     return meeting_ != nullptr;
 }

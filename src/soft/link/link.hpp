@@ -131,9 +131,12 @@ public:
     // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
     // not.
     [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }
-    // Returns bytes that the two ends of a link of TLS know, and nobody else; none when the link has no such.
-    using Secret = std::array<std::byte, 32>;
-    [[nodiscard]] virtual std::optional<Secret> secret() const { return std::nullopt; }
+    // Returns bytes that the two ends of a link of TLS know if both ask with this context, and nobody else;
+    // none when the link has no such.
+    using Secret = std::array<std::byte, 48>;
+    [[nodiscard]] virtual std::optional<Secret> secret(std::string_view /*context*/) const {
+        return std::nullopt;
+    }
     // Takes the link below one of TLS, for ends that continue without TLS; null when there is none.
     [[nodiscard]] virtual std::unique_ptr<Link> take_below() { return nullptr; }
     // Memory that the users of the two ends share, if the link goes through memory. It is all zero at first.

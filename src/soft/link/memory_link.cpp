@@ -43,13 +43,14 @@ bool copy_piece(std::size_t bytes, Copy copy) {
 
 }  // namespace
 
-MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp)
+MemoryLink::MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp, bool was_secure)
     : rings_{std::move(rings)},
       tcp_{std::move(tcp)},
       out_{rings_.outgoing()},
       in_{rings_.incoming()},
       bells_{rings_, *tcp_},
-      most_unread_{rings_.ring_bytes()} {}
+      most_unread_{rings_.ring_bytes()},
+      was_secure_{was_secure} {}
 
 // A child of fork(2) only closes its copies, and the parent's link is not affected. The peer still reads the
 // bytes in the ring, which stays as long as one of the two has it mapped.
@@ -191,7 +192,7 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
     bells_.stop_resting();
     release_used();
     const std::size_t there = unread_bytes();
-    if (there == 0 || there > rings_.ring_bytes() ||
+    if (there == 0 || there > rings_.ring_bytes() || !rings_.is_proved() ||
         in_.end.load(std::memory_order_relaxed) == End::Abandoned) {
         return nothing_came();
     }
@@ -223,12 +224,14 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
 
 Link::Received MemoryLink::nothing_came() {
     const auto failed = [](int error) { return Received{.state = Received::State::Failed, .error = error}; };
-    if (unread_bytes() > rings_.ring_bytes()) {
+    // Acquire makes the bytes before the end visible. The proof comes before both.
+    const End end = in_.end.load(std::memory_order_acquire);
+    const std::size_t there = unread_bytes();
+    const bool is_strange = (there != 0 || end != End::None) && !rings_.is_proved();
+    if (there > rings_.ring_bytes() || is_strange) {
         violated_.store(true, std::memory_order_relaxed);
         return failed(EPROTO);
     }
-    // Acquire makes the bytes before the end visible.
-    const End end = in_.end.load(std::memory_order_acquire);
     if (end == End::Abandoned) {
         return failed(ECONNRESET);
     }
@@ -347,7 +350,7 @@ Link::Ready MemoryLink::ready() const {
 
 bool MemoryLink::reset_by_peer() const {
     return in_.end.load(std::memory_order_relaxed) == End::None && !aborted() && peer_is_gone() &&
-           out_.used.load(std::memory_order_relaxed) != written();
+           (was_secure_ || out_.used.load(std::memory_order_relaxed) != written());
 }
 
 int MemoryLink::failure() {

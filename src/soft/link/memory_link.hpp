@@ -24,8 +24,9 @@ namespace soft {
 
 class MemoryLink final : public Link, private base::Inheritable {
 public:
-    // `tcp` is the link on which the two ends agreed, and both have received all that was sent on it.
-    MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp);
+    // `tcp` is the link on which the two ends agreed, and both have received all that was sent on it. With
+    // `was_secure`, it carried TLS, and so a connection that ends without the peer's word has failed.
+    MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp, bool was_secure = false);
     ~MemoryLink() override;
 
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
@@ -78,7 +79,8 @@ private:
     [[nodiscard]] bool violated() const { return violated_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-    // Returns whether the peer ended without an end of its bytes, and has not read everything.
+    // Returns whether the peer ended without an end of its bytes, and has not read everything. After TLS the
+    // first is enough.
     [[nodiscard]] bool reset_by_peer() const;
 
     SharedRings rings_;
@@ -96,6 +98,7 @@ private:
     mutable std::atomic<base::Clock::time_point> full_since_{base::Clock::time_point::max()};
     mutable std::atomic<std::uint64_t> full_used_{0};
     unsigned vain_looks_ = 0;
+    const bool was_secure_;
     bool abandoned_ = false;
 
     mutable std::atomic<bool> peer_gone_{false};  // its process or its end of the TCP connection is gone

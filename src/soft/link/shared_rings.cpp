@@ -69,4 +69,19 @@ base::Result<SharedRings> SharedRings::join(base::Fd file) {
     return base::failure(EPROTO);
 }
 
+// The counter of the first bytes, which the guest stores later and the maker has loaded before, orders these.
+void SharedRings::prove(const Proof &proof) const {
+    for (std::size_t i = 0; i < proof.size(); ++i) {
+        memory_->proof[i].store(proof[i], std::memory_order_relaxed);
+    }
+}
+
+bool SharedRings::has_proof(const Proof &proof) const {
+    bool same = true;
+    for (std::size_t i = 0; i < proof.size(); ++i) {
+        same = memory_->proof[i].load(std::memory_order_relaxed) == proof[i] && same;
+    }
+    return same;
+}
+
 }  // namespace soft

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -49,6 +50,9 @@ public:
     };
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
 
+    // What the guest writes, so that the maker knows it to be the peer.
+    using Proof = std::array<std::uint64_t, 2>;
+
     // The bytes of an end that the link does not use (Link::shared_pieces()).
     static constexpr std::size_t piece_bytes = 1024;
 
@@ -69,6 +73,7 @@ public:
         std::swap(ring_bytes_, other.ring_bytes_);
         std::swap(side_, other.side_);
         std::swap(peers_process_, other.peers_process_);
+        std::swap(expected_, other.expected_);
         return *this;
     }
     SharedRings(const SharedRings &) = delete;
@@ -94,6 +99,13 @@ public:
         return bytes_of(1 - index(), distance, most);
     }
 
+    // The guest proves before it sends the first byte that it is the peer whose proof the maker expects.
+    void prove(const Proof &proof) const;
+    void expect(const Proof &proof) { expected_ = proof; }
+    // Returns whether the maker may take what the guest has written. It is always true where nothing is
+    // expected.
+    [[nodiscard]] bool is_proved() const { return !expected_ || has_proof(*expected_); }
+
     // The process of the other end; 0 when it has no number here.
     void set_peers_process(pid_t process) { peers_process_ = process; }
     [[nodiscard]] pid_t peers_process() const { return peers_process_; }
@@ -107,6 +119,7 @@ private:
     struct Layout {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
+        std::array<std::atomic<std::uint64_t>, 2> proof{};
         alignas(64) std::array<std::array<std::byte, piece_bytes>, 2> pieces;
     };
 
@@ -122,12 +135,14 @@ private:
         return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
     }
     [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const { return memory_->pieces[end]; }
+    [[nodiscard]] bool has_proof(const Proof &proof) const;
 
     base::Fd file_;
     Layout *memory_ = nullptr;
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
     pid_t peers_process_ = 0;
+    std::optional<Proof> expected_;
     // The memories that this process has mapped.
     static std::atomic<int> mapped_memories;
 };

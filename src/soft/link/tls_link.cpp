@@ -222,10 +222,10 @@ std::optional<int> TlsLink::alert() const {
     return alert >= 0 ? std::optional{alert} : std::nullopt;
 }
 
-std::optional<Link::Secret> TlsLink::secret() const {
+std::optional<Link::Secret> TlsLink::secret(std::string_view context) const {
     const base::Lock lock{mutex_};
     Secret secret;
-    return session_->derive(secret) ? std::optional{secret} : std::nullopt;
+    return session_->derive(context, secret) ? std::optional{secret} : std::nullopt;
 }
 
 }  // namespace soft

@@ -41,7 +41,7 @@ public:
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return below_->gives_up_at(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
     [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
-    [[nodiscard]] std::optional<Secret> secret() const override EXCLUDES(mutex_);
+    [[nodiscard]] std::optional<Secret> secret(std::string_view context) const override EXCLUDES(mutex_);
     [[nodiscard]] std::unique_ptr<Link> take_below() override { return std::move(below_); }
     [[nodiscard]] const char *name() const override { return "tls"; }
     [[nodiscard]] std::size_t max_segment() const override { return below_->max_segment(); }

@@ -128,13 +128,13 @@ bool TlsSession::uses_key() const {
     return openssl().SSL_session_reused(ssl_.get()) == 1;
 }
 
-bool TlsSession::derive(std::span<std::byte> secret) const {
+bool TlsSession::derive(std::string_view context, std::span<std::byte> secret) const {
     // A label that is not registered begins like this (RFC 5705 section 4).
     constexpr std::string_view label = "EXPERIMENTAL softrdma meeting";
     const OpenSslErrors own;
-    return openssl().SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char *>(secret.data()),
-                                                secret.size(), label.data(), label.size(), nullptr, 0,
-                                                0) == 1;
+    return openssl().SSL_export_keying_material(
+               ssl_.get(), reinterpret_cast<unsigned char *>(secret.data()), secret.size(), label.data(),
+               label.size(), reinterpret_cast<const unsigned char *>(context.data()), context.size(), 1) == 1;
 }
 
 // ---- sending ----

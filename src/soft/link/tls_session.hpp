@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "soft/link/link.hpp"
 
@@ -54,9 +55,9 @@ public:
 
     // When the handshake is done: returns whether it used a key that both ends had before.
     [[nodiscard]] bool uses_key() const;
-    // When the handshake is done: fills `secret` with bytes that only the two ends can derive from their keys
-    // (RFC 8446 section 7.5). Returns false when OpenSSL cannot.
-    [[nodiscard]] bool derive(std::span<std::byte> secret) const;
+    // When the handshake is done: fills `secret` with bytes that only the two ends can derive from their
+    // keys, for this context (RFC 8446 section 7.5). Returns false when OpenSSL cannot.
+    [[nodiscard]] bool derive(std::string_view context, std::span<std::byte> secret) const;
 
     // ---- sending ----
     // Returns whether there is room for one more record.

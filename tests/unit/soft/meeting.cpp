@@ -4,6 +4,7 @@
 #include "soft/cm/meeting.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,6 +24,8 @@
 
 #include "../../child.hpp"
 #include "../../loopback.hpp"
+#include "soft/link/memory_link.hpp"
+#include "soft/link/tcp_link.hpp"
 
 // This comes last, because it asserts.
 #include "../base/check.hpp"
@@ -30,6 +33,7 @@
 namespace {
 
 using soft::Meeting;
+using soft::MemoryLink;
 using soft::SharedRings;
 
 constexpr uid_t another_user = 65534;
@@ -53,18 +57,17 @@ struct Connection {
     }
 
     [[nodiscard]] std::unique_ptr<Meeting> offer() const {
-        return Meeting::offer({.here = initiator, .there = responder, .uses_tls = tls, .secret = secret},
-                              *group);
+        auto meeting = Meeting::begin(initiator, responder);
+        return meeting && meeting->offer(secret, *group) ? std::move(meeting) : nullptr;
     }
     [[nodiscard]] std::optional<SharedRings> meet() const {
-        return soft::meet({.here = responder, .there = initiator, .uses_tls = tls, .secret = secret}, *group);
+        return soft::meet(responder, initiator, secret, *group);
     }
 
     base::Fd port;
     soft::tcp::Address initiator = at(test::loopback(1));
     soft::tcp::Address responder{};
-    bool tls = false;
-    std::optional<soft::Link::Secret> secret;
+    soft::SecretFor secret;
     std::shared_ptr<soft::Group> group;
 };
 
@@ -240,7 +243,7 @@ void another_user_who_took_the_name_is_not_met(void **) {
 
 // ---- false greetings, from a process of the same user ----
 
-constexpr std::string_view right_text{"softrdma rings2", 16};
+constexpr std::string_view right_text{"softrdma rings3", 16};
 
 void greet(int socket, std::string_view text, std::vector<int> files) {
     iovec piece{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
@@ -258,6 +261,22 @@ void greet(int socket, std::string_view text, std::vector<int> files) {
         std::memcpy(CMSG_DATA(header), files.data(), files.size() * sizeof(int));
     }
     assert_int_equal(sendmsg(socket, &message, MSG_NOSIGNAL), text.size());
+}
+
+// Returns the descriptor that came with a greeting.
+base::Fd received_file(int socket) {
+    std::array<char, 64> text{};
+    iovec piece{.iov_base = text.data(), .iov_len = text.size()};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> room{};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = room.data();
+    message.msg_controllen = room.size();
+    assert_true(recvmsg(socket, &message, MSG_CMSG_CLOEXEC) > 0);
+    int file = -1;
+    std::memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(file));
+    return base::Fd{file};
 }
 
 base::Fd memory_of(off_t bytes, int seals) {
@@ -285,8 +304,8 @@ void false_greetings_make_no_link(void **) {
         std::vector<int> files;
     };
     const Greeting greetings[] = {
-        {"softrdma rings3\0", {good}},        {right_text.substr(1), {good}},
-        {"softrdma rings2 and more", {good}}, {right_text, {}},
+        {"softrdma rings2\0", {good}},        {right_text.substr(1), {good}},
+        {"softrdma rings3 and more", {good}}, {right_text, {}},
         {right_text, {good, good}},           {right_text, {good, good, good, good}},
         {right_text, {unsealed.get()}},       {right_text, {short_one.get()}},
         {right_text, {long_one.get()}},       {right_text, {empty.get()}},
@@ -315,7 +334,7 @@ void false_greetings_make_no_link(void **) {
 
 // ---- with TLS ----
 
-// The bytes 0, 1, 2 ... of a secret, of which the name tells the first half.
+// The bytes 0, 1, 2 ... of a secret, of which the name tells the first third.
 constexpr soft::Link::Secret secret_of_test = [] {
     soft::Link::Secret secret{};
     for (std::size_t i = 0; i < secret.size(); ++i) {
@@ -326,43 +345,118 @@ constexpr soft::Link::Secret secret_of_test = [] {
 
 struct SecureConnection : Connection {
     SecureConnection() {
-        tls = true;
-        secret = secret_of_test;
+        secret = [this](std::string_view context) {
+            contexts.emplace_back(context);
+            return std::optional{secret_of_test};
+        };
     }
+    SecureConnection(const SecureConnection &) = delete;
+    SecureConnection &operator=(const SecureConnection &) = delete;
+    ~SecureConnection() = default;
+
+    std::vector<std::string> contexts;
+};
+
+// The bytes that the guest has sent, as the maker sees them.
+soft::Link::Received receive_one(MemoryLink &maker) {
+    std::byte byte{};
+    const iovec room{.iov_base = &byte, .iov_len = 1};
+    return maker.receive({&room, 1});
+}
+
+// A link of the rings. Its TCP connection lasts as long as the other end of the pair.
+struct LinkOf {
+    LinkOf(SharedRings rings, bool was_secure) {
+        int pair[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+        link = std::make_unique<MemoryLink>(std::move(rings),
+                                            std::make_unique<soft::TcpLink>(base::Fd{pair[0]}), was_secure);
+        peer.reset(pair[1]);
+    }
+    std::unique_ptr<MemoryLink> link;
+    base::Fd peer;
 };
 
 void two_ends_with_a_secret_meet(void **) {
     const SecureConnection connection;
     const auto offered = connection.offer();
     assert_non_null(offered.get());
-    const auto maker = connection.meet();
-    assert_true(maker.has_value());
-    assert_true(offered->join().has_value());
+    auto made = connection.meet();
+    assert_true(made.has_value());
+    assert_false(made->is_proved());
+    auto joined = offered->join();
+    assert_true(joined.has_value());
+    assert_true(made->is_proved());
+    const LinkOf maker{std::move(*made), true};
+    const LinkOf guest{std::move(*joined), true};
+    const std::byte byte{7};
+    const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
+    assert_int_equal(guest.link->send({&piece, 1}).bytes, 1);
+    assert_int_equal(receive_one(*maker.link).bytes, 1);
+    // Both ends asked for the secret of the same connection in the same network namespace.
+    assert_int_equal(connection.contexts.size(), 2);
+    assert_string_equal(connection.contexts[0].c_str(), connection.contexts[1].c_str());
 }
 
 void tls_without_a_secret_does_not_meet(void **) {
-    SecureConnection connection;
-    connection.secret.reset();
+    Connection connection;
+    connection.secret = [](std::string_view) { return std::nullopt; };
     assert_null(connection.offer().get());
-    const Name name{connection};
-    const base::Fd taken = unix_socket();
-    assert_int_equal(bind(taken.get(), name.any(), name.length), 0);
-    assert_int_equal(listen(taken.get(), 1), 0);
+    connection.secret = {};
+    const auto offered = connection.offer();
+    assert_non_null(offered.get());
+    connection.secret = [](std::string_view) { return std::nullopt; };
     assert_false(connection.meet().has_value());
 }
 
-// The relay between two connections of TLS has the secret of neither.
+// A process between two connections of TLS has the secret of neither, and the ends of a connection that goes
+// through another process see other addresses.
 void two_connections_do_not_meet(void **) {
     const SecureConnection connection;
-    SecureConnection another;
-    another.secret->front() = std::byte{0xff};
+    Connection another;
+    another.responder = connection.responder;
+    another.secret = [](std::string_view) {
+        auto secret = secret_of_test;
+        secret.front() = std::byte{0xff};
+        return std::optional{secret};
+    };
     const auto offered = connection.offer();
     assert_non_null(offered.get());
     assert_false(another.meet().has_value());
+    const SecureConnection elsewhere;
+    assert_false(elsewhere.offer() != nullptr);  // the name is taken
+    assert_string_not_equal(connection.contexts[0].c_str(), elsewhere.contexts[0].c_str());
+}
+
+// Two network namespaces have the same names, and a process that is in both could be between the two ends.
+void two_namespaces_have_two_secrets(void **) {
+    needs_root();
+    const SecureConnection connection;
+    assert_non_null(connection.offer().get());
+    int told[2];
+    assert_int_equal(pipe(told), 0);
+    const pid_t child = test::fork_child();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (unshare(CLONE_NEWNET) == 0) {
+            const std::size_t before = connection.contexts.size();
+            (void)connection.meet();
+            const std::string &context = connection.contexts.at(before);
+            (void)!write(told[1], context.data(), context.size());
+        }
+        _exit(0);
+    }
+    close(told[1]);
+    std::array<char, 256> text{};
+    const ssize_t bytes = read(told[0], text.data(), text.size() - 1);
+    close(told[0]);
+    (void)waitpid(child, nullptr, 0);
+    assert_true(bytes > 0);
+    assert_string_not_equal(text.data(), connection.contexts[0].c_str());
 }
 
 // The name can be seen from the offer on, and another process of the user comes before the peer. It does not
-// have the second half of the secret.
+// have the second third of the secret.
 void a_process_that_saw_the_name_is_passed_over(void **) {
     const auto right = SharedRings::make();
     assert_true(right.has_value());
@@ -387,6 +481,65 @@ void a_process_that_saw_the_name_is_passed_over(void **) {
         assert_true(joined.has_value());
         maker->outgoing().written = 7;
         assert_int_equal(joined->incoming().written, 7);
+    }
+}
+
+// A process of the user takes the name when the initiator is gone, so it gets the memory. It has no proof, so
+// nothing that it writes is taken: neither bytes nor their end.
+void a_process_in_place_of_the_initiator_is_not_heard(void **) {
+    for (const bool sends : {true, false}) {
+        const SecureConnection connection;
+        auto offered = connection.offer();
+        assert_non_null(offered.get());
+        offered.reset();
+        const Name name{connection};
+        const base::Fd taken = unix_socket();
+        assert_int_equal(bind(taken.get(), name.any(), name.length), 0);
+        assert_int_equal(listen(taken.get(), 1), 0);
+        auto made = connection.meet();
+        assert_true(made.has_value());
+        const base::Fd come_here{accept(taken.get(), nullptr, nullptr)};
+        auto joined = SharedRings::join(received_file(come_here.get()));
+        assert_true(joined.has_value());
+        const LinkOf maker{std::move(*made), true};
+        {
+            const LinkOf thief{std::move(*joined), false};
+            const std::byte byte{7};
+            const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
+            if (sends) {
+                assert_int_equal(thief.link->send({&piece, 1}).bytes, 1);
+            } else {
+                assert_true(thief.link->finish());
+            }
+            const auto got = receive_one(*maker.link);
+            assert_int_equal(got.bytes, 0);
+            assert_int_equal(got.state, soft::Link::Received::State::Failed);
+            assert_int_equal(got.error, EPROTO);
+        }
+    }
+}
+
+// After TLS the end of TCP, which anybody on the way can make, is no end of the peer's bytes.
+void an_end_without_the_peers_word_is_a_failure(void **) {
+    for (const bool was_secure : {true, false}) {
+        const Connection connection;
+        const auto offered = connection.offer();
+        auto made = connection.meet();
+        auto joined = offered->join();
+        assert_true(made.has_value() && joined.has_value());
+        LinkOf maker{std::move(*made), was_secure};
+        const LinkOf guest{std::move(*joined), was_secure};
+        const std::byte byte{7};
+        const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
+        assert_int_equal(guest.link->send({&piece, 1}).bytes, 1);
+        maker.peer.reset();
+        assert_true(maker.link->ready().ended);
+        assert_int_equal(receive_one(*maker.link).bytes, 1);
+        const auto got = receive_one(*maker.link);
+        assert_int_equal(got.bytes, 0);
+        assert_int_equal(
+            got.state, was_secure ? soft::Link::Received::State::Failed : soft::Link::Received::State::Ended);
+        assert_int_equal(got.error, was_secure ? ECONNRESET : 0);
     }
 }
 
@@ -416,7 +569,10 @@ int main() {
         cmocka_unit_test(two_ends_with_a_secret_meet),
         cmocka_unit_test(tls_without_a_secret_does_not_meet),
         cmocka_unit_test(two_connections_do_not_meet),
+        cmocka_unit_test(two_namespaces_have_two_secrets),
         cmocka_unit_test(a_process_that_saw_the_name_is_passed_over),
+        cmocka_unit_test(a_process_in_place_of_the_initiator_is_not_heard),
+        cmocka_unit_test(an_end_without_the_peers_word_is_a_failure),
     };
     return cmocka_run_group_tests_name("soft_meeting", tests, nullptr, nullptr);
 }
