@@ -67,8 +67,8 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
     }
     const Layout layout = TRY(pool.read_layout());
     if (capacity && *capacity != layout.capacity) {
-        return failed("pool {}: was created with --size {}; you gave {}", path, size_option(layout.capacity),
-                      size_option(*capacity));
+        return failed(Exit::Usage, "pool {}: was created with --size {}; you gave {}", path,
+                      size_option(layout.capacity), size_option(*capacity));
     }
     pool.layout_ = layout;
     TRY(pool.check());

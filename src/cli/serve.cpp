@@ -63,6 +63,7 @@ Outcome<> check_durable(const ServeOptions &options, const Server &server) {
         return {};
     }
     return failed(
+        Exit::Usage,
         "pool {}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
         options.pool, server.why_volatile());
 }
@@ -175,19 +176,22 @@ ServerLimits limits_of(const ServeOptions &options) {
     return limits;
 }
 
-// Tells a service manager, if one has started this process, that the server listens (sd_notify(3)). The
-// manager ends a server that does not tell it.
-Outcome<> tell_ready() {
+// Tells a service manager, if one has started this process, that the server listens (sd_notify(3)). A manager
+// that it does not reach ends it, so this process goes on.
+void tell_ready() {
     constexpr std::string_view text = "READY=1";
     const char *const name = secure_getenv("NOTIFY_SOCKET");
     if (name == nullptr) {
-        return {};
+        return;
     }
     sockaddr_un manager{};
     manager.sun_family = AF_UNIX;
     const std::string_view path = name;
     if (path.empty() || path.size() >= sizeof(manager.sun_path) || (path[0] != '/' && path[0] != '@')) {
-        return failed("NOTIFY_SOCKET is \"{}\", expected the path of a Unix socket", path);
+        std::fputs(
+            fmt::format("rpma: NOTIFY_SOCKET is \"{}\", expected the path of a Unix socket\n", path).c_str(),
+            stderr);
+        return;
     }
     path.copy(manager.sun_path, path.size());
     if (path[0] == '@') {
@@ -197,10 +201,13 @@ Outcome<> tell_ready() {
     const base::Fd socket{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
     if (!socket || sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
                           reinterpret_cast<const sockaddr *>(&manager), length) < 0) {
-        return failed("NOTIFY_SOCKET {}: cannot tell the service manager that the server listens: {}", path,
-                      errno_text(errno));
+        std::fputs(
+            fmt::format(
+                "rpma: NOTIFY_SOCKET {}: cannot tell the service manager that the server listens: {}\n", path,
+                errno_text(errno))
+                .c_str(),
+            stderr);
     }
-    return {};
 }
 
 // Prepares everything before the first client.
@@ -255,7 +262,7 @@ Outcome<> serve(const ServeOptions &options) {
     }
     print_start(options, addresses, pool, server, devices);
     print_warnings();
-    TRY(tell_ready());
+    tell_ready();
     return server.run(signals.get());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/guard: the fault handler, and the three functions that run under it.
+// persist/guard: the fault handler, and the functions that run under it.
 #include "persist/guard.hpp"
 #include "base/parts.hpp"
 #include "base/shared_value.hpp"

@@ -56,68 +56,98 @@ def verify(rpma, unit):
         die(f'systemd-analyze verify: {done.returncode}: {done.stdout}')
 
 
-def serve(rpma, unit, manager, settings):
-    """Returns a server that has told that it is ready; None when it ended, because its port is another's."""
+def start(rpma, unit, name, settings):
+    """Starts the server as systemd would, with the service manager at the socket of this name."""
     state = pathlib.Path('state')
     specifiers = {'i': 'store', 'S': str(state.absolute()), 'd': os.getcwd()}
     (state / value_of(unit, 'StateDirectory').replace('%i', 'store')).mkdir(parents=True, exist_ok=True)
     words = words_of(value_of(unit, 'ExecStart'), specifiers, settings)
     with open('log', 'w', encoding='utf-8') as log:
-        server = subprocess.Popen([rpma, *words[1:]], stdout=log, stderr=log,
-                                  env={**os.environ, 'NOTIFY_SOCKET': manager.getsockname()})
-    manager.settimeout(0.1)
+        return subprocess.Popen([rpma, *words[1:]], stdout=log, stderr=log,
+                                env={**os.environ, 'NOTIFY_SOCKET': name, 'CREDENTIALS_DIRECTORY': os.getcwd()})
+
+
+def said():
+    return pathlib.Path('log').read_text(encoding='utf-8')
+
+
+def is_ready(server, has_told):
+    """Returns whether the server is ready. It is not when it ended, because its port is another's."""
     for _ in range(BOUND * 10):
+        if has_told():
+            return True
         try:
-            if manager.recv(4096) != b'READY=1':
-                die('the server tells something else')
-            return server
-        except TimeoutError:
-            if server.poll() is not None:
-                return None
+            server.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        if 'cannot listen on' not in said():
+            die(f'the server ended with {server.returncode}: {said()}')
+        return False
     server.kill()
     die('the server does not tell that it is ready')
+    return False
+
+
+def started(rpma, unit, name, settings, has_told):
+    """Returns a server that is ready, and sets LISTEN to its address."""
+    for _ in range(TRIES):
+        settings['LISTEN'] = f'127.0.0.1:{random.randrange(20000, 32000)}'
+        server = start(rpma, unit, name, settings)
+        if is_ready(server, has_told):
+            return server
+    die(f'the server did not start: {said()}')
     return None
 
 
-def run(rpma, unit):
-    """Returns an address where nothing listens any more."""
-    subprocess.run([rpma, 'keygen', 'a', 'keys'], check=True, timeout=BOUND)
-    pathlib.Path('content').write_bytes(os.urandom(100_000))
+def end(server):
+    server.send_signal(signal.SIGTERM)
+    ended = server.wait(BOUND)
+    if ended != 0:
+        die(f'at SIGTERM the server ended with {ended}: {said()}')
+
+
+def run(rpma, unit, settings):
+    name = f'rpma-service-test-{os.getpid()}'
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(f'{os.getcwd()}/manager')
-        for _ in range(TRIES):
-            address = f'127.0.0.1:{random.randrange(20000, 32000)}'
-            settings = {'SIZE': '1M', 'LISTEN': address, 'OPTIONS': '--allow push=a,pull=b'}
-            server = serve(rpma, unit, manager, settings)
-            if server is not None:
-                break
-        else:
-            die(f'the server did not start: {pathlib.Path("log").read_text(encoding="utf-8")}')
+        manager.bind('\0' + name)
+        manager.setblocking(False)
+
+        def has_told():
+            try:
+                if manager.recv(4096) != b'READY=1':
+                    die('the server tells something else')
+                return True
+            except BlockingIOError:
+                return False
+
+        server = started(rpma, unit, '@' + name, settings, has_told)
         try:
-            pushed = subprocess.run([rpma, 'push', '--psk', 'keys', 'content', address], timeout=BOUND, text=True,
+            # A client refuses keys that others may read. The server takes its credential.
+            pushed = subprocess.run([rpma, 'push', '--psk', 'own', 'content', settings['LISTEN']], timeout=BOUND, text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
             if pushed.returncode != 0:
                 die(f'the push ended with {pushed.returncode}: {pushed.stdout}')
-            pulled = subprocess.run([rpma, 'pull', '--psk', 'keys', address, 'pulled'], timeout=BOUND, check=False,
+            pulled = subprocess.run([rpma, 'pull', '--psk', 'own', settings['LISTEN'], 'pulled'], timeout=BOUND, check=False,
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if pulled.returncode != 6:
                 die(f'a pull of an identity that may only push ended with {pulled.returncode}')
         finally:
-            server.send_signal(signal.SIGTERM)
-            ended = server.wait(BOUND)
-        if ended != 0:
-            die(f'at SIGTERM the server ended with {ended}')
-    return address
+            end(server)
 
 
-def refuse(rpma, address):
-    """A manager that is not there, and a name that is none, end the server with a message."""
+def run_without_manager(rpma, unit, settings):
+    """A manager that is not there, and a name that is none, are told in the log."""
     for name, expected in (('/nowhere/manager', 'cannot tell the service manager'), ('manager', 'expected the path')):
-        done = subprocess.run([rpma, 'serve', '--pool', 'pool', '--size', '1M', '--listen', address], timeout=BOUND,
-                              env={**os.environ, 'NOTIFY_SOCKET': name}, text=True, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, check=False)
-        if done.returncode != 1 or expected not in done.stderr:
-            die(f'NOTIFY_SOCKET={name}: {done.returncode}, {done.stderr}')
+        end(started(rpma, unit, name, settings, lambda expected=expected: expected in said()))
+
+
+def refuse(rpma, unit, settings):
+    """Wrong settings, which would be as wrong at the next start, end the server as the unit says."""
+    wrong = int(value_of(unit, 'RestartPreventExitStatus'))
+    for change in {'SIZE': '2M'}, {'SIZE': 'much'}, {'LISTEN': 'nowhere:x'}, {'OPTIONS': '--allow everything'}:
+        server = start(rpma, unit, '@nobody', {**settings, **change})
+        if server.wait(BOUND) != wrong:
+            die(f'with {change} the server ended with {server.returncode}: {said()}')
 
 
 def main():
@@ -125,7 +155,14 @@ def main():
     with tempfile.TemporaryDirectory(dir='.') as folder:
         os.chdir(folder)
         verify(rpma, unit)
-        refuse(rpma, run(rpma, unit))
+        settings = {'SIZE': '1M', 'OPTIONS': '--allow push=a,pull=b'}
+        subprocess.run([rpma, 'keygen', 'a', 'own'], check=True, timeout=BOUND)
+        shutil.copy('own', 'keys')
+        os.chmod('keys', 0o440 if os.geteuid() == 0 else 0o400)
+        pathlib.Path('content').write_bytes(os.urandom(100_000))
+        run(rpma, unit, settings)
+        run_without_manager(rpma, unit, settings)
+        refuse(rpma, unit, settings)
 
 
 if __name__ == '__main__':

@@ -25,8 +25,8 @@ class Handshake;
 // It is called with the group's lock held, and may destroy the handshake.
 class HandshakeOwner {
 public:
-    // Is called when the initiator's link can take the request. Returns whether the request offers to
-    // continue through memory.
+    // Is called when the initiator's link can take the request, and does not destroy the handshake. Returns
+    // whether the request offers to continue through memory.
     [[nodiscard]] virtual bool offers_memory(Handshake &) { return false; }
     virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
     // `error` is the reason why there will be no connection, an errno value.

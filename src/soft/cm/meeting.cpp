@@ -25,16 +25,16 @@ namespace soft {
 
 namespace {
 
-// Each greeting begins with this. Another version of the device may have another layout of the memory; the
-// two ends then do not continue.
-constexpr std::string_view version{"softrdma rings3", 16};
+// Another version of the device may have another layout of the memory. So each version has names of its own,
+// and the ends of two versions stay on TCP. Each greeting begins with the version too.
+constexpr std::string_view version = "softrdma rings 3";
 
-// A secret has a part for the name, one for the greeting, and one for the proof.
+// A secret has a part for the name, one for the greeting, and one for the password.
 constexpr std::size_t part_bytes = sizeof(Link::Secret) / 3;
-static_assert(part_bytes == sizeof(SharedRings::Proof));
+static_assert(part_bytes == sizeof(SharedRings::Password));
 constexpr std::size_t most_greeting_bytes = version.size() + part_bytes;
 
-constexpr std::string_view digits = "0123456789abcdef";
+constexpr std::string_view hex_digits = "0123456789abcdef";
 
 // The number of foreign processes that may connect to the name, and are refused, before the peer's process.
 constexpr int most_strangers = 16;
@@ -187,14 +187,15 @@ std::uint64_t namespace_of(int socket) {
 // addresses of both. Returns nothing when TLS gives them no secret.
 std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiator,
                                         const tcp::Address &responder, const SecretFor &secret_for) {
-    const std::string connection =
-        std::string{tcp::text_of(initiator).c_str()} + " " + tcp::text_of(responder).c_str();
-    Watchwords words{.name = "softrdma " + connection, .greeting = std::string{version}, .proof = {}};
+    std::string name{version};
+    for (const tcp::Address &address : {initiator, responder}) {
+        name.append(" ").append(tcp::text_of(address).c_str());
+    }
     if (!secret_for) {
-        return words;
+        return Watchwords{.name = std::move(name), .greeting = std::string{version}, .password = {}};
     }
     const std::uint64_t cookie = namespace_of(socket);
-    const auto secret = cookie != 0 ? secret_for(connection + " " + std::to_string(cookie)) : std::nullopt;
+    const auto secret = cookie != 0 ? secret_for(name + " " + std::to_string(cookie)) : std::nullopt;
     if (!secret) {
         return std::nullopt;
     }
@@ -202,14 +203,14 @@ std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiato
         return std::string_view{reinterpret_cast<const char *>(secret->data()) + number * part_bytes,
                                 part_bytes};
     };
-    words.name = "softrdma ";
+    Watchwords words{.name = std::string{version} + " ", .greeting = std::string{version}, .password = {}};
     for (const char byte : part(0)) {
-        words.name += digits[static_cast<unsigned char>(byte) >> 4];
-        words.name += digits[static_cast<unsigned char>(byte) & 15];
+        words.name += hex_digits[static_cast<unsigned char>(byte) >> 4];
+        words.name += hex_digits[static_cast<unsigned char>(byte) & 15];
     }
     words.greeting += part(1);
-    words.proof.emplace();
-    part(2).copy(reinterpret_cast<char *>(words.proof->data()), part_bytes);
+    words.password.emplace();
+    part(2).copy(reinterpret_cast<char *>(words.password->data()), part_bytes);
     return words;
 }
 
@@ -259,7 +260,7 @@ base::Result<SharedRings> Meeting::join() const {
             continue;
         }
         auto memory = greeted(socket.get(), words_.greeting);
-        if (!memory && words_.proof && is_strange(memory.error().number)) {
+        if (!memory && words_.password && is_strange(memory.error().number)) {
             continue;  // a process of this user saw the name; the peer's greeting comes before its reply
         }
         if (!memory) {
@@ -268,8 +269,8 @@ base::Result<SharedRings> Meeting::join() const {
         auto rings = SharedRings::join(std::move(*memory));
         if (rings) {
             rings->set_peers_process(*process);
-            if (words_.proof) {
-                rings->prove(*words_.proof);
+            if (words_.password) {
+                rings->write_password(*words_.password);
             }
         }
         return rings;
@@ -315,8 +316,8 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     }
     rings->close_file();
     rings->set_peers_process(*process);
-    if (words->proof) {
-        rings->expect(*words->proof);
+    if (words->password) {
+        rings->expect_password(*words->password);
     }
     return std::move(*rings);
 }

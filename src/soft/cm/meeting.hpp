@@ -18,9 +18,9 @@
 // The ends of a connection of TLS have proved who they are, so a process without a key must not come between
 // them, though it has the same user. They ask TLS for a secret of this connection, these two addresses and
 // this network namespace. It has three parts: the name; the greeting, which comes with the memory, and by
-// which the initiator knows the responder; and the proof in the memory, by which the responder knows the
+// which the initiator knows the responder; and the password in the memory, by which the responder knows the
 // initiator. Any process can see the name once it is there, and have the place of an initiator that is gone,
-// but it has no proof. In doubt the connection stays on TCP, and the log gives the reason.
+// but it has no password. In doubt the connection stays on TCP, and the log gives the reason.
 #pragma once
 
 #include <functional>
@@ -42,11 +42,11 @@ namespace soft {
 // Returns the secret that the two ends of a connection have for this context. It is empty without TLS.
 using SecretFor = std::function<std::optional<Link::Secret>(std::string_view context)>;
 
-// What the two ends of one meeting know.
+// The words by which the two ends of one meeting know each other.
 struct Watchwords {
-    std::string name;                         // of the Unix socket
-    std::string greeting;                     // comes with the descriptor of the memory
-    std::optional<SharedRings::Proof> proof;  // with TLS
+    std::string name;                               // of the Unix socket
+    std::string greeting;                           // comes with the descriptor of the memory
+    std::optional<SharedRings::Password> password;  // with TLS
 };
 
 class Meeting {

@@ -163,6 +163,7 @@ void TcpId::end_handshake() {
     if (handshake_group_) {
         const base::Lock lock{handshake_group_->mutex()};
         handshake_.reset();
+        meeting_.reset();
     }
 }
 

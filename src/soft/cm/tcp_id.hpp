@@ -112,7 +112,9 @@ private:
     bool established_told_ GUARDED_BY(mutex_) = false;
     std::shared_ptr<Group> handshake_group_;  // the group of the channel when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());
-    std::unique_ptr<Meeting> meeting_;  // exists while it waits for a reply
+    // It exists while it waits for a reply. connect() makes it before the handshake; then the lock of
+    // handshake_group_ guards it.
+    std::unique_ptr<Meeting> meeting_;
 };
 
 }  // namespace soft

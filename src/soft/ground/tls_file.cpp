@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -18,6 +20,15 @@ namespace soft {
 namespace {
 
 constexpr std::size_t most_file_bytes = std::size_t{1} << 20;
+
+// Returns whether systemd has put this file there for this process (systemd.exec(5), LoadCredential=). Where
+// its file system has access control lists, systemd lets the process's user read it by such a list, which
+// stat(2) shows as a right of the group.
+bool is_credential(const char *file, const struct stat &found) {
+    const char *const folder = secure_getenv("CREDENTIALS_DIRECTORY");
+    return folder != nullptr && found.st_uid == 0 &&
+           std::filesystem::path{file}.parent_path() == std::filesystem::path{folder};
+}
 
 // Returns why the open file may not be used, or nothing.
 base::Result<void> allowed(const char *file, const struct stat &found, Readers readers) {
@@ -31,7 +42,10 @@ base::Result<void> allowed(const char *file, const struct stat &found, Readers r
         return base::failure(EACCES);
     }
     const bool is_secret = readers == Readers::Owner;
-    const mode_t forbidden = is_secret ? S_IRWXG | S_IRWXO : S_IWGRP | S_IWOTH;
+    mode_t forbidden = is_secret ? S_IRWXG | S_IRWXO : S_IWGRP | S_IWOTH;
+    if (is_credential(file, found)) {
+        forbidden &= ~static_cast<mode_t>(S_IRGRP);
+    }
     if ((found.st_mode & forbidden) != 0) {
         BASE_LOG_PEER(Error,
                       "TLS: others than its owner may %s %s (mode %04o): no connection is made until you "

@@ -131,8 +131,8 @@ public:
     // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
     // not.
     [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }
-    // Returns bytes that the two ends of a link of TLS know if both ask with this context, and nobody else;
-    // none when the link has no such.
+    // Returns bytes that the two ends of a link of TLS know if both ask with this context, and nobody else. A
+    // link without TLS has none.
     using Secret = std::array<std::byte, 48>;
     [[nodiscard]] virtual std::optional<Secret> secret(std::string_view /*context*/) const {
         return std::nullopt;

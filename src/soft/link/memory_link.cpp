@@ -192,7 +192,7 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
     bells_.stop_resting();
     release_used();
     const std::size_t there = unread_bytes();
-    if (there == 0 || there > rings_.ring_bytes() || !rings_.is_proved() ||
+    if (there == 0 || there > rings_.ring_bytes() || !rings_.has_right_password() ||
         in_.end.load(std::memory_order_relaxed) == End::Abandoned) {
         return nothing_came();
     }
@@ -224,11 +224,11 @@ Link::Received MemoryLink::receive(std::span<const iovec> pieces) {
 
 Link::Received MemoryLink::nothing_came() {
     const auto failed = [](int error) { return Received{.state = Received::State::Failed, .error = error}; };
-    // Acquire makes the bytes before the end visible. The proof comes before both.
+    // Acquire makes the bytes before the end visible. The password comes before both.
     const End end = in_.end.load(std::memory_order_acquire);
     const std::size_t there = unread_bytes();
-    const bool is_strange = (there != 0 || end != End::None) && !rings_.is_proved();
-    if (there > rings_.ring_bytes() || is_strange) {
+    const bool is_unheard = (there != 0 || end != End::None) && !rings_.has_right_password();
+    if (there > rings_.ring_bytes() || is_unheard) {
         violated_.store(true, std::memory_order_relaxed);
         return failed(EPROTO);
     }
@@ -246,7 +246,8 @@ Link::Received MemoryLink::nothing_came() {
     if (unread_bytes() != 0) {
         return {.state = Received::State::More};
     }
-    return reset_by_peer() ? failed(ECONNRESET) : Received{.state = Received::State::Ended};
+    const bool is_heard = aborted() || rings_.has_right_password();
+    return reset_by_peer() || !is_heard ? failed(ECONNRESET) : Received{.state = Received::State::Ended};
 }
 
 // The bytes that receive() returned before have been placed by now.

@@ -24,7 +24,7 @@ namespace soft {
 
 class MemoryLink final : public Link, private base::Inheritable {
 public:
-    // `tcp` is the link on which the two ends agreed, and both have received all that was sent on it. With
+    // `tcp` is the link on which the two ends agreed, and this end has received all that was sent on it. With
     // `was_secure`, it carried TLS, and so a connection that ends without the peer's word has failed.
     MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp, bool was_secure = false);
     ~MemoryLink() override;
@@ -79,8 +79,8 @@ private:
     [[nodiscard]] bool violated() const { return violated_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t written() const { return written_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
-    // Returns whether the peer ended without an end of its bytes, and has not read everything. After TLS the
-    // first is enough.
+    // Returns whether the peer ended without an end of its bytes, and has not read everything. After TLS it
+    // does not matter what the peer has read.
     [[nodiscard]] bool reset_by_peer() const;
 
     SharedRings rings_;

@@ -69,17 +69,18 @@ base::Result<SharedRings> SharedRings::join(base::Fd file) {
     return base::failure(EPROTO);
 }
 
-// The counter of the first bytes, which the guest stores later and the maker has loaded before, orders these.
-void SharedRings::prove(const Proof &proof) const {
-    for (std::size_t i = 0; i < proof.size(); ++i) {
-        memory_->proof[i].store(proof[i], std::memory_order_relaxed);
+// The counter of the first bytes and the end order these: the guest stores them later, and the maker has
+// loaded one of them before.
+void SharedRings::write_password(const Password &password) const {
+    for (std::size_t i = 0; i < password.size(); ++i) {
+        memory_->password[i].store(password[i], std::memory_order_relaxed);
     }
 }
 
-bool SharedRings::has_proof(const Proof &proof) const {
+bool SharedRings::has_password(const Password &password) const {
     bool same = true;
-    for (std::size_t i = 0; i < proof.size(); ++i) {
-        same = memory_->proof[i].load(std::memory_order_relaxed) == proof[i] && same;
+    for (std::size_t i = 0; i < password.size(); ++i) {
+        same = memory_->password[i].load(std::memory_order_relaxed) == password[i] && same;
     }
     return same;
 }

@@ -50,8 +50,8 @@ public:
     };
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<End>::is_always_lock_free);
 
-    // What the guest writes, so that the maker knows it to be the peer.
-    using Proof = std::array<std::uint64_t, 2>;
+    // The guest writes it, so that the maker knows the guest to be the peer.
+    using Password = std::array<std::uint64_t, 2>;
 
     // The bytes of an end that the link does not use (Link::shared_pieces()).
     static constexpr std::size_t piece_bytes = 1024;
@@ -99,12 +99,12 @@ public:
         return bytes_of(1 - index(), distance, most);
     }
 
-    // The guest proves before it sends the first byte that it is the peer whose proof the maker expects.
-    void prove(const Proof &proof) const;
-    void expect(const Proof &proof) { expected_ = proof; }
+    // The guest writes the password before its first byte and before its end. The maker expects one.
+    void write_password(const Password &password) const;
+    void expect_password(const Password &password) { expected_ = password; }
     // Returns whether the maker may take what the guest has written. It is always true where nothing is
     // expected.
-    [[nodiscard]] bool is_proved() const { return !expected_ || has_proof(*expected_); }
+    [[nodiscard]] bool has_right_password() const { return !expected_ || has_password(*expected_); }
 
     // The process of the other end; 0 when it has no number here.
     void set_peers_process(pid_t process) { peers_process_ = process; }
@@ -119,7 +119,7 @@ private:
     struct Layout {
         std::array<Direction, 2> directions;
         std::array<Bell, 2> bells;
-        std::array<std::atomic<std::uint64_t>, 2> proof{};
+        std::array<std::atomic<std::uint64_t>, 2> password{};
         alignas(64) std::array<std::array<std::byte, piece_bytes>, 2> pieces;
     };
 
@@ -135,14 +135,14 @@ private:
         return {rings + ring * ring_bytes_ + at, std::min(most, ring_bytes_ - at)};
     }
     [[nodiscard]] std::span<std::byte> piece_of(std::size_t end) const { return memory_->pieces[end]; }
-    [[nodiscard]] bool has_proof(const Proof &proof) const;
+    [[nodiscard]] bool has_password(const Password &password) const;
 
     base::Fd file_;
     Layout *memory_ = nullptr;
     std::size_t ring_bytes_ = 0;
     Side side_ = Side::Maker;
     pid_t peers_process_ = 0;
-    std::optional<Proof> expected_;
+    std::optional<Password> expected_;
     // The memories that this process has mapped.
     static std::atomic<int> mapped_memories;
 };

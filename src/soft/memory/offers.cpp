@@ -168,8 +168,8 @@ bool Offers::peer_is_gone() const {
            info.tcpi_state != TCP_FIN_WAIT2;
 }
 
-// An access takes as long as one copy (DirectAccess::most()). A peer that was stopped in between, or waits
-// for its file system, or whose board has any number, is not waited for without end.
+// An access takes as long as one copy (DirectAccess::most_mapped_bytes). A peer that was stopped in between,
+// or waits for its file system, or whose board has any number, is not waited for without end.
 void Offers::wait_for_accesses(unsigned numbers) const {
     std::uint32_t number = 0;
     const auto is_under_way = [&] {

@@ -75,10 +75,11 @@ struct Connection {
 struct Name {
     explicit Name(const Connection &connection) {
         address.sun_family = AF_UNIX;
-        const std::string text =
-            connection.secret ? "softrdma 000102030405060708090a0b0c0d0e0f"
-                              : std::string{"softrdma "} + soft::tcp::text_of(connection.initiator).c_str() +
-                                    " " + soft::tcp::text_of(connection.responder).c_str();
+        const std::string text = connection.secret
+                                     ? "softrdma rings 3 000102030405060708090a0b0c0d0e0f"
+                                     : std::string{"softrdma rings 3 "} +
+                                           soft::tcp::text_of(connection.initiator).c_str() + " " +
+                                           soft::tcp::text_of(connection.responder).c_str();
         text.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
         length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     }
@@ -243,7 +244,7 @@ void another_user_who_took_the_name_is_not_met(void **) {
 
 // ---- false greetings, from a process of the same user ----
 
-constexpr std::string_view right_text{"softrdma rings3", 16};
+constexpr std::string_view right_text = "softrdma rings 3";
 
 void greet(int socket, std::string_view text, std::vector<int> files) {
     iovec piece{.iov_base = const_cast<char *>(text.data()), .iov_len = text.size()};
@@ -304,11 +305,16 @@ void false_greetings_make_no_link(void **) {
         std::vector<int> files;
     };
     const Greeting greetings[] = {
-        {"softrdma rings2\0", {good}},        {right_text.substr(1), {good}},
-        {"softrdma rings3 and more", {good}}, {right_text, {}},
-        {right_text, {good, good}},           {right_text, {good, good, good, good}},
-        {right_text, {unsealed.get()}},       {right_text, {short_one.get()}},
-        {right_text, {long_one.get()}},       {right_text, {empty.get()}},
+        {"softrdma rings 2", {good}},
+        {right_text.substr(1), {good}},
+        {"softrdma rings 3 and more", {good}},
+        {right_text, {}},
+        {right_text, {good, good}},
+        {right_text, {good, good, good, good}},
+        {right_text, {unsealed.get()}},
+        {right_text, {short_one.get()}},
+        {right_text, {long_one.get()}},
+        {right_text, {empty.get()}},
         {right_text, {device.get()}},
     };
     for (const Greeting &greeting : greetings) {
@@ -345,8 +351,8 @@ constexpr soft::Link::Secret secret_of_test = [] {
 
 struct SecureConnection : Connection {
     SecureConnection() {
-        secret = [this](std::string_view context) {
-            contexts.emplace_back(context);
+        secret = [&asked = contexts](std::string_view context) {
+            asked.emplace_back(context);
             return std::optional{secret_of_test};
         };
     }
@@ -354,7 +360,7 @@ struct SecureConnection : Connection {
     SecureConnection &operator=(const SecureConnection &) = delete;
     ~SecureConnection() = default;
 
-    std::vector<std::string> contexts;
+    mutable std::vector<std::string> contexts;
 };
 
 // The bytes that the guest has sent, as the maker sees them.
@@ -383,10 +389,10 @@ void two_ends_with_a_secret_meet(void **) {
     assert_non_null(offered.get());
     auto made = connection.meet();
     assert_true(made.has_value());
-    assert_false(made->is_proved());
+    assert_false(made->has_right_password());
     auto joined = offered->join();
     assert_true(joined.has_value());
-    assert_true(made->is_proved());
+    assert_true(made->has_right_password());
     const LinkOf maker{std::move(*made), true};
     const LinkOf guest{std::move(*joined), true};
     const std::byte byte{7};
@@ -484,8 +490,8 @@ void a_process_that_saw_the_name_is_passed_over(void **) {
     }
 }
 
-// A process of the user takes the name when the initiator is gone, so it gets the memory. It has no proof, so
-// nothing that it writes is taken: neither bytes nor their end.
+// A process of the user takes the name when the initiator is gone, so it gets the memory. It has no password,
+// so nothing that it writes is taken: neither bytes nor their end.
 void a_process_in_place_of_the_initiator_is_not_heard(void **) {
     for (const bool sends : {true, false}) {
         const SecureConnection connection;
