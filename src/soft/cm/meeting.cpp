@@ -26,8 +26,10 @@ namespace soft {
 namespace {
 
 // Another version of the device may have another layout of the memory. So each version has names of its own,
-// and the ends of two versions stay on TCP. Each greeting begins with the version too.
+// and the ends of two versions stay on TCP. Each greeting begins with the version too. The beginning of a
+// name is short, so that there is room for two addresses of IPv6.
 constexpr std::string_view version = "softrdma rings 3";
+constexpr std::string_view begin_of_name = "softrdma3";
 
 // A secret has a part for the name, one for the greeting, and one for the password.
 constexpr std::size_t part_bytes = sizeof(Link::Secret) / 3;
@@ -48,8 +50,9 @@ Name name_of(const Watchwords &words) {
     Name name;
     name.address.sun_family = AF_UNIX;
     // The first byte stays 0, which makes the name abstract.
-    words.name.copy(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1);
-    name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + words.name.size());
+    const std::size_t characters =
+        words.name.copy(name.address.sun_path + 1, sizeof(name.address.sun_path) - 1);
+    name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + characters);
     return name;
 }
 
@@ -187,7 +190,7 @@ std::uint64_t namespace_of(int socket) {
 // addresses of both. Returns nothing when TLS gives them no secret.
 std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiator,
                                         const tcp::Address &responder, const SecretFor &secret_for) {
-    std::string name{version};
+    std::string name{begin_of_name};
     for (const tcp::Address &address : {initiator, responder}) {
         name.append(" ").append(tcp::text_of(address).c_str());
     }
@@ -203,7 +206,8 @@ std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiato
         return std::string_view{reinterpret_cast<const char *>(secret->data()) + number * part_bytes,
                                 part_bytes};
     };
-    Watchwords words{.name = std::string{version} + " ", .greeting = std::string{version}, .password = {}};
+    Watchwords words{
+        .name = std::string{begin_of_name} + " ", .greeting = std::string{version}, .password = {}};
     for (const char byte : part(0)) {
         words.name += hex_digits[static_cast<unsigned char>(byte) >> 4];
         words.name += hex_digits[static_cast<unsigned char>(byte) & 15];

@@ -75,11 +75,10 @@ struct Connection {
 struct Name {
     explicit Name(const Connection &connection) {
         address.sun_family = AF_UNIX;
-        const std::string text = connection.secret
-                                     ? "softrdma rings 3 000102030405060708090a0b0c0d0e0f"
-                                     : std::string{"softrdma rings 3 "} +
-                                           soft::tcp::text_of(connection.initiator).c_str() + " " +
-                                           soft::tcp::text_of(connection.responder).c_str();
+        const std::string text =
+            connection.secret ? "softrdma3 000102030405060708090a0b0c0d0e0f"
+                              : std::string{"softrdma3 "} + soft::tcp::text_of(connection.initiator).c_str() +
+                                    " " + soft::tcp::text_of(connection.responder).c_str();
         text.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
         length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     }
