@@ -47,8 +47,6 @@ Offers::All &Offers::all_offers() {
 void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket) {
     if (boards.own != nullptr && !is_under_memcheck()) {
         const base::Lock lock{mutex};
-        boards.own->peers_place.store(reinterpret_cast<std::uintptr_t>(boards.peers),
-                                      std::memory_order_relaxed);
         boards_ = boards;
         thread_ = &thread;
         socket_ = socket;
@@ -97,6 +95,8 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
     place.length.store(region.length, std::memory_order_relaxed);
     place.place.store(reinterpret_cast<std::uintptr_t>(region.addr), std::memory_order_relaxed);
     place.registration.store(region.registration, std::memory_order_relaxed);
+    boards_.own->peers_place.store(reinterpret_cast<std::uintptr_t>(boards_.peers),
+                                   std::memory_order_relaxed);
     boards_.own->thread.store(thread, std::memory_order_relaxed);
     place.key.store(region.rkey, std::memory_order_release);
     boards_.own->changes.fetch_add(1, std::memory_order_release);
