@@ -284,18 +284,31 @@ static void *be_busy(void *unused) {
     return count == MESSAGES && failures == 0 ? NULL : ends;
 }
 
-static void d10_every_event_wakes_every_thread_and_so_does_the_clock(void **state) {
-    (void)state;
+/* Returns how often this thread sleeps while it waits beside a busy one. */
+static long sleeps_beside_a_busy_thread(void) {
     pthread_t thread;
     void *failed = NULL;
     struct pollfd entry = {.fd = ends[1], .events = POLLIN};
     assert_int_equal(pthread_create(&thread, NULL, be_busy, NULL), 0);
     const long before = sleeps_of_this_thread();
     assert_int_equal(rpoll(&entry, 1, 1200), 0); /* librdmacm wakes up twice a second */
-    /* Under Valgrind a thread also sleeps until it is its turn. */
-    assert_true(sleeps_of_this_thread() - before <= 2 || getenv("RPMA_VALGRIND") != NULL);
+    const long sleeps = sleeps_of_this_thread() - before;
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
+    return sleeps;
+}
+
+/* A thread also sleeps for a lock of the kernel's or the library's, on a busy machine more than once. The
+ * clock and the events of others would wake it in every round. */
+static void d10_every_event_wakes_every_thread_and_so_does_the_clock(void **state) {
+    (void)state;
+    enum { MOST_SLEEPS = 2, ROUNDS = 5 };
+    long sleeps = sleeps_beside_a_busy_thread();
+    for (int round = 1; round < ROUNDS && sleeps > MOST_SLEEPS; ++round) {
+        sleeps = sleeps_beside_a_busy_thread();
+    }
+    /* Under Valgrind a thread also sleeps until it is its turn. */
+    assert_true(sleeps <= MOST_SLEEPS || getenv("RPMA_VALGRIND") != NULL);
 }
 
 static void d12_raccept_makes_threads_and_queues(void **state) {
