@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "base/tls.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
@@ -188,9 +189,7 @@ void tell_ready() {
     manager.sun_family = AF_UNIX;
     const std::string_view path = name;
     if (path.empty() || path.size() >= sizeof(manager.sun_path) || (path[0] != '/' && path[0] != '@')) {
-        std::fputs(
-            fmt::format("rpma: NOTIFY_SOCKET is \"{}\", expected the path of a Unix socket\n", path).c_str(),
-            stderr);
+        BASE_LOG(Warning, "NOTIFY_SOCKET is \"%s\", expected the path of a Unix socket", name);
         return;
     }
     path.copy(manager.sun_path, path.size());
@@ -201,12 +200,8 @@ void tell_ready() {
     const base::Fd socket{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
     if (!socket || sendto(socket.get(), text.data(), text.size(), MSG_NOSIGNAL,
                           reinterpret_cast<const sockaddr *>(&manager), length) < 0) {
-        std::fputs(
-            fmt::format(
-                "rpma: NOTIFY_SOCKET {}: cannot tell the service manager that the server listens: {}\n", path,
-                errno_text(errno))
-                .c_str(),
-            stderr);
+        BASE_LOG(Warning, "NOTIFY_SOCKET %s: cannot tell the service manager that the server listens: %s",
+                 name, errno_text(errno));
     }
 }
 

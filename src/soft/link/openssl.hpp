@@ -36,7 +36,8 @@ namespace soft {
     name(SSL_SESSION_free) name(SSL_SESSION_new) name(SSL_SESSION_set1_master_key) \
     name(SSL_SESSION_set_cipher) name(SSL_SESSION_set_protocol_version) name(SSL_alert_desc_string_long) \
     name(SSL_ctrl) name(SSL_do_handshake) name(SSL_export_keying_material) name(SSL_free) \
-    name(SSL_get_error) name(SSL_get_ex_data) name(SSL_get_ex_data_X509_STORE_CTX_idx) name(SSL_key_update) name(SSL_new) name(SSL_read_ex) \
+    name(SSL_get_error) name(SSL_get_ex_data) name(SSL_get_ex_data_X509_STORE_CTX_idx) name(SSL_key_update) \
+    name(SSL_new) name(SSL_read_ex) \
     name(SSL_session_reused) name(SSL_set_SSL_CTX) name(SSL_set_accept_state) name(SSL_set_bio) \
     name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_set_verify) \
     name(SSL_set_verify_depth) name(SSL_shutdown) name(SSL_write_ex) name(TLS_method) name(X509_CRL_free) \

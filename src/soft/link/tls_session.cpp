@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "soft/link/openssl.hpp"

@@ -24,6 +24,7 @@
 
 #include "../../child.hpp"
 #include "../../loopback.hpp"
+#include "base/parts.hpp"
 #include "soft/link/memory_link.hpp"
 #include "soft/link/tcp_link.hpp"
 
@@ -369,6 +370,12 @@ soft::Link::Received receive_one(MemoryLink &maker) {
     return maker.receive({&room, 1});
 }
 
+soft::Link::Sent send_one(MemoryLink &guest) {
+    constexpr std::byte byte{7};
+    const iovec piece = base::part_of(&byte, 1);
+    return guest.send({&piece, 1});
+}
+
 // A link of the rings. Its TCP connection lasts as long as the other end of the pair.
 struct LinkOf {
     LinkOf(SharedRings rings, bool was_secure) {
@@ -394,9 +401,7 @@ void two_ends_with_a_secret_meet(void **) {
     assert_true(made->has_right_password());
     const LinkOf maker{std::move(*made), true};
     const LinkOf guest{std::move(*joined), true};
-    const std::byte byte{7};
-    const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
-    assert_int_equal(guest.link->send({&piece, 1}).bytes, 1);
+    assert_int_equal(send_one(*guest.link).bytes, 1);
     assert_int_equal(receive_one(*maker.link).bytes, 1);
     // Both ends asked for the secret of the same connection in the same network namespace.
     assert_int_equal(connection.contexts.size(), 2);
@@ -509,10 +514,8 @@ void a_process_in_place_of_the_initiator_is_not_heard(void **) {
         const LinkOf maker{std::move(*made), true};
         {
             const LinkOf thief{std::move(*joined), false};
-            const std::byte byte{7};
-            const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
             if (sends) {
-                assert_int_equal(thief.link->send({&piece, 1}).bytes, 1);
+                assert_int_equal(send_one(*thief.link).bytes, 1);
             } else {
                 assert_true(thief.link->finish());
             }
@@ -534,9 +537,7 @@ void an_end_without_the_peers_word_is_a_failure(void **) {
         assert_true(made.has_value() && joined.has_value());
         LinkOf maker{std::move(*made), was_secure};
         const LinkOf guest{std::move(*joined), was_secure};
-        const std::byte byte{7};
-        const iovec piece{.iov_base = const_cast<std::byte *>(&byte), .iov_len = 1};
-        assert_int_equal(guest.link->send({&piece, 1}).bytes, 1);
+        assert_int_equal(send_one(*guest.link).bytes, 1);
         maker.peer.reset();
         assert_true(maker.link->ready().ended);
         assert_int_equal(receive_one(*maker.link).bytes, 1);
