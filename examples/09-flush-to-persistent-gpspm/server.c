@@ -113,14 +113,25 @@ static int made_durable(char *memory, uint64_t offset, uint64_t length) {
 
 /* Serves one request. The response is sent when the range is durable, and not before. */
 static bool served(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_local *mr, char *memory,
-                   bool *is_last) {
+                   bool *is_leaving, bool *is_last) {
+    /* The client may ask again before this side is told that the last response has left, so the two
+     * completions come in any order. */
     struct ibv_wc wc = {0};
-    if (!completed(cq, &wc)) {
-        return false;
+    uint32_t size = 0;
+    for (bool has_come = false; !has_come || *is_leaving;) {
+        if (!completed(cq, &wc)) {
+            return false;
+        }
+        if (wc.opcode == IBV_WC_RECV) {
+            has_come = true;
+            size = wc.byte_len;
+        } else {
+            *is_leaving = false;
+        }
     }
-    FlushRequest *request = flush_request__unpack(NULL, wc.byte_len, messages[0]);
+    FlushRequest *request = flush_request__unpack(NULL, size, messages[0]);
     if (request == NULL) {
-        fprintf(stderr, "server: a message of %u bytes (expected: a FlushRequest)\n", wc.byte_len);
+        fprintf(stderr, "server: a message of %u bytes (expected: a FlushRequest)\n", size);
         return false;
     }
     FlushResponse response = FLUSH_RESPONSE__INIT;
@@ -131,10 +142,11 @@ static bool served(struct rpma_conn *conn, struct rpma_cq *cq, struct rpma_mr_lo
     *is_last = request->is_last;
     flush_request__free_unpacked(request, NULL);
 
-    const size_t size = flush_response__pack(&response, messages[1]); /* one number: it fits */
+    const size_t response_size = flush_response__pack(&response, messages[1]); /* one number: it fits */
+    *is_leaving = true;
     /* The next receive is posted before the response that lets the client ask again. */
     return OK(rpma_recv(conn, mr, 0, MESSAGE_MAX, NULL)) &&
-           OK(rpma_send(conn, mr, MESSAGE_MAX, size, RPMA_F_COMPLETION_ALWAYS, NULL)) && completed(cq, &wc);
+           OK(rpma_send(conn, mr, MESSAGE_MAX, response_size, RPMA_F_COMPLETION_ALWAYS, NULL));
 }
 
 int main(int argc, char *argv[]) {
@@ -171,13 +183,14 @@ int main(int argc, char *argv[]) {
         fflush(stdout);
     }
     const struct rpma_conn_private_data ours = {.ptr = descriptor, .len = sizeof(descriptor)};
+    bool is_leaving = false; /* a response */
     bool is_last = false;
     ok = ok && OK(rpma_ep_next_conn_req(endpoint, NULL, &request)) &&
          OK(rpma_conn_req_recv(request, messages_mr, 0, MESSAGE_MAX, NULL)) &&
          OK(rpma_conn_req_connect(&request, &ours, &conn)) && happened(conn, RPMA_CONN_ESTABLISHED) &&
          OK(rpma_conn_get_cq(conn, &cq));
     while (ok && !is_last) {
-        ok = served(conn, cq, messages_mr, memory, &is_last);
+        ok = served(conn, cq, messages_mr, memory, &is_leaving, &is_last);
     }
     ok = ok && happened(conn, RPMA_CONN_CLOSED) && OK(rpma_conn_disconnect(conn));
 
