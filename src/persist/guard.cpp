@@ -280,6 +280,12 @@ bool guarded_call(const void *address, std::size_t size, void (*run)(void *), vo
     return attempt(range_of(address, size), {}, [run, argument] { run(argument); });
 }
 
+bool survives_faults() {
+    sigset_t blocked;
+    return pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 && sigismember(&blocked, SIGBUS) == 0 &&
+           sigismember(&blocked, SIGSEGV) == 0;
+}
+
 sigset_t signals_of_others() {
     sigset_t signals;
     sigfillset(&signals);

@@ -61,6 +61,10 @@ template <typename ResultOf>
     });
 }
 
+// Returns whether a guarded section of this thread survives a fault. The kernel ends a process whose thread
+// has blocked the signal.
+[[nodiscard]] bool survives_faults();
+
 // Returns every signal except those that a faulty instruction raises. Our threads block these signals, so
 // that the program's signals go to the program's threads while guarded sections still work.
 [[nodiscard]] sigset_t signals_of_others();

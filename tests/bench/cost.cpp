@@ -4,10 +4,15 @@
 // 8-byte writes, each with its completion, on one connection over the soft device, through librpma or posted
 // to its queue pair. With `peer` they are posted too, and go to the shared memory of another process; the
 // numbers of the others hold the work of both ends.
+//     bench_cost flush OPERATIONS FOLDER: prints the seconds of a write of 4 KiB and its persistent flush,
+//     for
+// which the thread sleeps in rpma_cq_wait(). They go to a file in FOLDER that another process offers.
+#include <fcntl.h>
 #include <librpma.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -121,11 +126,11 @@ void end(Ends &ends) {
 }
 
 // Is the other process: it offers the memory until the connection ends.
-void serve(char *shared, const std::function<void(std::uint16_t)> &listening) {
+void serve(char *shared, int usage, const std::function<void(std::uint16_t)> &listening) {
     Ends ends;
     open_peer(ends);
     listening(listen(ends));
-    register_memory(ends, shared, RPMA_MR_USAGE_WRITE_DST);
+    register_memory(ends, shared, usage);
     char descriptor[descriptor_bytes];
     REQUIRE(rpma_mr_get_descriptor(ends.local, descriptor));
     const rpma_conn_private_data data{.ptr = descriptor, .len = sizeof(descriptor)};
@@ -163,6 +168,34 @@ int mappings_of(const char *name) {
         count += line.find(name) != std::string::npos ? 1 : 0;
     }
     return count;
+}
+
+void write_and_flush(const Ends &ends) {
+    ibv_wc completion;
+    REQUIRE(rpma_write(ends.client, ends.remote, 0, ends.local, 0, memory_bytes, RPMA_F_COMPLETION_ON_ERROR,
+                       nullptr));
+    REQUIRE(rpma_flush(ends.client, ends.remote, 0, memory_bytes, RPMA_FLUSH_TYPE_PERSISTENT,
+                       RPMA_F_COMPLETION_ALWAYS, nullptr));
+    while (rpma_cq_get_wc(ends.cq, 1, &completion, nullptr) != 0) {
+        REQUIRE(rpma_cq_wait(ends.cq));
+    }
+    REQUIRE(completion.status);
+}
+
+void allow_flush(const Ends &ends) {
+    rpma_peer_cfg *server = nullptr;
+    REQUIRE(rpma_peer_cfg_new(&server));
+    REQUIRE(rpma_peer_cfg_set_direct_write_to_pmem(server, true));
+    REQUIRE(rpma_conn_apply_remote_peer_cfg(ends.client, server));
+    REQUIRE(rpma_peer_cfg_delete(&server));
+}
+
+char *shared_mapping(int file) {
+    REQUIRE(file < 0);
+    REQUIRE(ftruncate(file, memory_bytes));
+    void *const shared = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    REQUIRE(shared == MAP_FAILED);
+    return static_cast<char *>(shared);
 }
 
 // Writes until the device has mapped the other process's memory.
@@ -212,27 +245,56 @@ extern "C" {
 }
 }
 
+namespace {
+
+void measure_peer(long operations) {
+    const char *const name = "target_of_bench_cost";
+    char *const shared = shared_mapping(memfd_create(name, MFD_CLOEXEC));
+    const bench::PeerProcess peer{
+        [&](const auto &listening) { serve(shared, RPMA_MR_USAGE_WRITE_DST, listening); }};
+    Ends ends = connect_to(peer.port());
+    write_until_mapped(ends, name);
+    measured_verbs(ends, operations);
+    end(ends);
+}
+
+void measure_flush(long operations, const std::string &folder) {
+    constexpr long rounds_until_mapped = 32;
+    std::string name = folder + "/flush-XXXXXX";
+    char *const shared = shared_mapping(mkostemp(name.data(), O_CLOEXEC));
+    const bench::PeerProcess peer{[&](const auto &listening) {
+        serve(shared, RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, listening);
+    }};
+    Ends ends = connect_to(peer.port());
+    allow_flush(ends);
+    for (long i = 0; i < rounds_until_mapped; ++i) {
+        write_and_flush(ends);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    for (long i = 0; i < operations; ++i) {
+        write_and_flush(ends);
+    }
+    std::printf("%.9f\n", bench::seconds_since(begin) / static_cast<double>(operations));
+    end(ends);
+    REQUIRE(unlink(name.c_str()));
+}
+
+}  // namespace
+
 int main(int argc, char **argv) {
-    const long operations = argc == 3 ? std::atol(argv[2]) : 0;
-    const std::string_view way = argc == 3 ? argv[1] : "";
-    if (operations <= 0 || (way != "librpma" && way != "verbs" && way != "peer")) {
-        std::fprintf(stderr, "usage: %s librpma|verbs|peer OPERATIONS\n", argv[0]);
+    const std::string_view way = argc >= 3 ? argv[1] : "";
+    const long operations = argc >= 3 ? std::atol(argv[2]) : 0;
+    const bool is_known = way == "librpma" || way == "verbs" || way == "peer";
+    if (operations <= 0 || !((is_known && argc == 3) || (way == "flush" && argc == 4))) {
+        std::fprintf(stderr, "usage: %s librpma|verbs|peer OPERATIONS | flush OPERATIONS FOLDER\n", argv[0]);
         return 2;
     }
     if (way == "peer") {
-        const char *const name = "target_of_bench_cost";
-        const int file = memfd_create(name, MFD_CLOEXEC);
-        REQUIRE(ftruncate(file, memory_bytes));
-        void *const shared = mmap(nullptr, memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        if (shared == MAP_FAILED) {
-            die("mmap");
-        }
-        const bench::PeerProcess peer{
-            [&](const auto &listening) { serve(static_cast<char *>(shared), listening); }};
-        Ends ends = connect_to(peer.port());
-        write_until_mapped(ends, name);
-        measured_verbs(ends, operations);
-        end(ends);
+        measure_peer(operations);
+        return 0;
+    }
+    if (way == "flush") {
+        measure_flush(operations, argv[3]);
         return 0;
     }
     Ends ends = connect();

@@ -13,13 +13,14 @@ namespace {
 using base::LogLevel;
 
 // The entries are in the order of EndReason.
-constexpr std::array<Ending, 9> endings{{
+constexpr std::array<Ending, 10> endings{{
     {"disconnected here", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},
     {"it was given up before it was connected", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, true, 0},
     {"a request failed here", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, false, ECONNABORTED},
     {"the link is lost", LogLevel::Warning, IBV_WC_RETRY_EXC_ERR, false, ECONNRESET},
     {"a rule was broken", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, true, EPROTO},
     {"terminated by the peer", LogLevel::Warning, IBV_WC_REM_OP_ERR, true, EPROTO},
+    {"memory of the peer cannot be made durable", LogLevel::Warning, IBV_WC_REM_OP_ERR, true, EPROTO},
     {"closed by the peer", LogLevel::Info, IBV_WC_WR_FLUSH_ERR, false, 0},
     {"the peer closed it inside a message", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR, false, ECONNRESET},
     {"closed by the peer; messages that found no receive are lost", LogLevel::Warning, IBV_WC_WR_FLUSH_ERR,
@@ -68,6 +69,8 @@ Ending ending_of(const Broken &broken, EndReason closed) {
             ending = ending_of(EndReason::Terminated);
             ending.oldest = broken.oldest;
             return ending;
+        case Broken::By::NotDurable:
+            return ending_of(EndReason::NotDurable);
         case Broken::By::End:
             break;
     }

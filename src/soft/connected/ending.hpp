@@ -18,6 +18,7 @@ enum class EndReason : std::uint8_t {
     LinkLost,         // the network failed, or the peer was silent
     Violation,        // the peer broke a rule, or cannot be served
     Terminated,       // the peer sent a TERMINATE
+    NotDurable,       // a flush of the peer's memory, made here, failed
     Closed,           // the peer closed in order
     ClosedInside,     // the peer closed inside a message
     ClosedUnclaimed,  // the peer closed; messages that found no receive are lost

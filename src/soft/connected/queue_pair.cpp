@@ -34,11 +34,20 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
     : AnyQueuePair{domain, attributes},
       group_{std::move(group)},
-      sender_{qp_base,        cap_,  signal_all_, {.pd = &domain, .queue_pair = creation()},
-              send_queue_cq_, *this, *group_,     *this},
+      direct_flush_{[](void *queue_pair) {
+                        auto &self = *static_cast<QueuePair *>(queue_pair);
+                        self.persist(self.direct_flush_.ranges());
+                    },
+                    this, *group_, *this},
+      sender_{qp_base, cap_,  signal_all_,  {.pd = &domain, .queue_pair = creation()}, send_queue_cq_, *this,
+              *group_, *this, direct_flush_},
       access_{{.pd = &domain, .queue_pair = creation()}},
       inbox_{qp_base, cap_, receive_queue_cq_, *this, *this},
-      durability_{persist_on_worker, this},
+      durability_{[](void *queue_pair) {
+                      auto &self = *static_cast<QueuePair *>(queue_pair);
+                      self.persist(self.durability_);
+                  },
+                  this},
       receiver_{{.qp = qp_base,
                  .group = *group_,
                  .source = *this,
@@ -71,7 +80,6 @@ void QueuePair::leave() {
             const base::Lock lock{group_->mutex()};
             going_ = true;
             if (link_) {
-                leave_group();
                 link = take_link();
                 unread_share = std::move(unread_share_);
             }
@@ -83,7 +91,8 @@ void QueuePair::leave() {
             if (inbox_.shared() != nullptr) {
                 inbox_.shared()->forget(*this);
             }
-            if (!durability_.persisting()) {
+            direct_flush_.cancel();
+            if (!durability_.persisting() && !direct_flush_.under_way()) {
                 break;
             }
         }
@@ -239,15 +248,12 @@ void QueuePair::forget_owner(const ConnectionOwner &owner) {
     }
 }
 
-void QueuePair::leave_group() {
+std::unique_ptr<Link> QueuePair::take_link() {
     group_->remove(*this, link_->descriptor());
     group_->clear_deadline(patience_);
     if (const int timer = sender_.faults_timer(); timer >= 0) {
         group_->change(*this, timer, {.readable = true}, {});
     }
-}
-
-std::unique_ptr<Link> QueuePair::take_link() {
     access_.withdraw();
     sender_.leave_link();
     receiver_.leave_link();

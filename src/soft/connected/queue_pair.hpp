@@ -5,6 +5,7 @@
 //   Inbox       incoming messages and the receives posted for them (queues/inbox)
 //   PeerAccess  what the peer may reach                            (memory/peer_access)
 //   Durability  what it wrote that is not durable                  (memory/durability)
+//   DirectFlush what this side wrote in its memory, during a flush (transport/direct_flush)
 // The parts return the reason when the connection breaks; only the queue pair ends it.
 //
 // It has two locks. The group's lock guards receiving and the connection's life. The sender's lock, which is
@@ -33,6 +34,7 @@
 #include "soft/progress/progress.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "soft/queues/inbox.hpp"
+#include "soft/transport/direct_flush.hpp"
 #include "soft/transport/parameters.hpp"
 #include "soft/transport/receiver.hpp"
 #include "soft/transport/sender.hpp"
@@ -105,7 +107,6 @@ private:
     void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                           const ConnectionParameters &parameters, ConnectionOwner *owner)
         REQUIRES(group_->mutex());
-    void leave_group() REQUIRES(group_->mutex());
     [[nodiscard]] std::unique_ptr<Link> take_link() REQUIRES(group_->mutex());
 
     // queue_pair_end.cpp
@@ -122,7 +123,8 @@ private:
 
     // queue_pair_turns.cpp
     void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
-    static void persist_on_worker(void *queue_pair);
+    void persist(Durability &durability);
+    void flush_is_done() REQUIRES(group_->mutex());
 
     // Counts the workers that returned to their queue pair. A thread that destroys a queue pair waits for a
     // change.
@@ -133,6 +135,7 @@ private:
     std::atomic<int> end_error_{0};
 
     // The sender has its own lock.
+    DirectFlush direct_flush_;
     Sender sender_;
     // For these parts the group's lock is their owner's. Some of their functions need no lock, and say so.
     PeerAccess access_;

@@ -11,7 +11,7 @@
 namespace soft {
 
 void QueuePair::end(const Broken &broken) {
-    if (broken.by == Broken::By::Violation) {
+    if (broken.by == Broken::By::Violation || broken.by == Broken::By::NotDurable) {
         last_words_ = sender_.last_words(broken);
     }
     if (broken.by == Broken::By::End) {
@@ -37,6 +37,7 @@ void QueuePair::end(const Ending &how) {
     base::set_shared(phase_, Phase::Draining, std::memory_order_release);
     access_.withdraw();
     sender_.end(how.oldest, how.drain);
+    direct_flush_.cancel();
     receiver_.stop();
     inbox_.flush();
     if (inbox_.shared() != nullptr) {
@@ -90,9 +91,7 @@ void QueuePair::send_last_words() {
 
 void QueuePair::finish_draining() {
     if (link_) {
-        leave_group();
-        link_->abort();  // destroying it is not enough when a child has its descriptor too
-        take_link().reset();
+        take_link()->abort();  // destroying it is not enough when a child has its descriptor too
     }
     unread_share_ = {};
     base::set_shared(phase_, Phase::Ended, std::memory_order_release);
@@ -105,7 +104,6 @@ void QueuePair::finish_draining() {
 // still has.
 void QueuePair::leave_to_engine() {
     if (last_words_.empty() && link_->undelivered()) {
-        leave_group();
         Engine::instance().drain(take_link(), access_.origin(), std::move(unread_share_));
     }
 }

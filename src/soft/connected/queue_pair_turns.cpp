@@ -15,6 +15,12 @@ namespace soft {
         // A sender may have found the link broken, and asked for reading.
         sender_.want_readable(false, false);
     }
+    if (!direct_flush_.go_on()) {
+        flush_is_done();
+        if (!connected()) {
+            return;
+        }
+    }
     const Sender::Turn turn = sender_.serve();
     if (turn.all_sent) {
         end_here();
@@ -85,24 +91,37 @@ void QueuePair::receives_posted() {
     }
 }
 
-// A worker calls this, without a lock. It makes the bytes durable for which the connection waits, and then
-// continues the connection.
-void QueuePair::persist_on_worker(void *queue_pair) {
-    auto &self = *static_cast<QueuePair *>(queue_pair);
-    const auto group = self.group_;  // it outlives the queue pair here
-    if (self.durability_.persist_now()) {
+// Is called without a lock, by a worker or the thread that sleeps for a direct flush. Makes the noted bytes
+// durable for which the connection waits, and then continues the connection.
+void QueuePair::persist(Durability &durability) {
+    const auto group = group_;  // it outlives the queue pair here
+    if (durability.persist_now()) {
         return;
     }
     {
-        const base::Lock lock{self.group_->mutex()};
-        self.durability_.worker_is_back();
-        if (self.connected()) {
-            self.go_on_or_end(self.receiver_.unpark());
+        const base::Lock lock{group_->mutex()};
+        durability.worker_is_back();
+        if (&durability != &durability_) {
+            flush_is_done();
+        } else if (connected()) {
+            go_on_or_end(receiver_.unpark());
         }
     }
     // Release pairs with the acquire of leave(), which looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);
     persists_returned.notify_all();
+}
+
+void QueuePair::flush_is_done() {
+    SendRequest *const request = direct_flush_.end();
+    if (!connected()) {
+        return;
+    }
+    if (direct_flush_.ranges().error() != 0) {
+        end(Broken{.by = Broken::By::NotDurable});
+    } else {
+        sender_.answered(*request);
+    }
 }
 
 void QueuePair::go_on_or_end(const Outcome<> &outcome) {

@@ -3,7 +3,6 @@
 #include "soft/memory/direct_access.hpp"
 
 #include <infiniband/verbs.h>
-#include <signal.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,16 +32,13 @@ void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
 // signals (look_again()): a system call for each access of a few bytes takes longer than the access.
 constexpr std::chrono::milliseconds survives_for{1};
 
-// Returns whether this thread survives that the peer truncates a file. The kernel ends a process whose thread
-// has blocked the signal.
+// Returns whether this thread survives that the peer truncates a file.
 bool survives_faults(base::Clock::time_point now) {
     thread_local constinit base::Clock::time_point survives_until{};
     if (now < survives_until) {
         return true;
     }
-    sigset_t blocked;
-    const bool survives = pthread_sigmask(SIG_BLOCK, nullptr, &blocked) == 0 &&
-                          sigismember(&blocked, SIGBUS) == 0 && sigismember(&blocked, SIGSEGV) == 0;
+    const bool survives = persist::survives_faults();
     survives_until = survives ? now + survives_for : base::Clock::time_point{};
     return survives;
 }
@@ -145,7 +141,7 @@ void DirectAccess::use_mapping() {
     Mapped &mapped = (*mapped_)[number_];
     const Board::Offer &offer = boards_.peers->offers[number_];
     if (!is_of(mapped, offer)) {
-        mapped = {};
+        forget(mapped);
         mapped.registration = offer.registration.load(std::memory_order_relaxed);
         mapped.place = offer.place.load(std::memory_order_relaxed);
         mapped.length = offer.length.load(std::memory_order_relaxed);
@@ -164,15 +160,21 @@ void DirectAccess::use_mapping() {
 void DirectAccess::look_for(Mapped &mapped) {
     constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     const pid_t thread = thread_;
-    PeerMapping found{PeerMemory{.thread = thread,
-                                 .place = mapped.place,
-                                 .bytes = mapped.length,
-                                 .writes = (mapped.rights & writing) != 0,
-                                 .durable = (mapped.rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0}};
-    if (!found || (prove() && thread_ == thread)) {
+    auto found = PeerMapping::of({.thread = thread,
+                                  .place = mapped.place,
+                                  .bytes = mapped.length,
+                                  .writes = (mapped.rights & writing) != 0,
+                                  .durable = (mapped.rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0});
+    if (found != nullptr && prove() && thread_ == thread) {
         mapped.memory = std::move(found);
-        has_mapping_ = has_mapping_ || mapped.memory;
+        has_mapping_ = true;
     }
+}
+
+// The peer has learnt from the board what was written there.
+void DirectAccess::forget(Mapped &mapped) {
+    peer_has_to_flush_ = peer_has_to_flush_ || mapped.written.size != 0;
+    mapped = {};
 }
 
 void DirectAccess::unmap_withdrawn() {
@@ -184,7 +186,7 @@ void DirectAccess::unmap_withdrawn() {
         Mapped &mapped = (*mapped_)[number];
         const Board::Offer &offer = boards_.peers->offers[number];
         if (mapped.memory && (offer.key.load(std::memory_order_relaxed) == 0 || !is_of(mapped, offer))) {
-            mapped = {};
+            forget(mapped);
         }
         has_mapping_ = has_mapping_ || mapped.memory;
     }
@@ -228,7 +230,7 @@ bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::s
                            length == mapped->length && rights == mapped->rights;
     reached = {.memory = {.iov_base = reinterpret_cast<void *>(place),  // NOLINT(performance-no-int-to-ptr)
                           .iov_len = bytes},
-               .mapped = is_mapped ? mapped->memory.at(address - begin) : nullptr,
+               .mapped = is_mapped ? mapped->memory->at(address - begin) : nullptr,
                .durable = (rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0,
                .from_begin = address - begin,
                .to_end = length - (address - begin)};
@@ -236,7 +238,12 @@ bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::s
 }
 
 // The bytes are there before the peer learns of them.
-void DirectAccess::note_written(const Reached &reached, std::size_t bytes) const {
+void DirectAccess::note_written(const Reached &reached, std::size_t bytes) {
+    if (reached.mapped != nullptr && (*mapped_)[number_].memory->durable() != nullptr) {
+        (*mapped_)[number_].written.add(reached.from_begin, bytes);
+    } else {
+        peer_has_to_flush_ = true;
+    }
     Board::Written &written = boards_.own->written[number_];
     raise_to(written.from, reached.to_end);
     raise_to(written.to, reached.from_begin + bytes);
@@ -328,6 +335,37 @@ bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic
     }
     end_access();
     return done;
+}
+
+bool DirectAccess::note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
+                                  Durability &durability) {
+    if (peer_has_to_flush_ || !is_ready() || !may_use_mapping()) {
+        return false;
+    }
+    Reached reached;
+    const bool may_flush = begin_access(key, address, bytes, SOFTRDMA_ACCESS_FLUSH_PERSISTENT, reached) &&
+                           reached.mapped != nullptr && (*mapped_)[number_].memory->durable() != nullptr;
+    end_access();
+    if (!may_flush) {
+        return false;
+    }
+    (*mapped_)[number_].written.add(reached.from_begin, bytes);
+    for (Mapped &mapped : *mapped_) {
+        if (const Range range = std::exchange(mapped.written, {}); range.size != 0) {
+            durability.note({mapped.memory, mapped.memory->durable()}, mapped.memory->at(range.begin),
+                            mapped.memory->at(range.begin + range.size));
+        }
+    }
+    return true;
+}
+
+void DirectAccess::peer_flushes() {
+    peer_has_to_flush_ = false;
+    if (mapped_ != nullptr) {
+        for (Mapped &mapped : *mapped_) {
+            mapped.written = {};
+        }
+    }
 }
 
 }  // namespace soft

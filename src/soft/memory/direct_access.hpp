@@ -17,6 +17,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 
 #include "base/clock.hpp"
 #include "soft/memory/board.hpp"
+#include "soft/memory/durability.hpp"
 #include "soft/memory/peer_mapping.hpp"
 
 namespace soft {
@@ -96,6 +98,17 @@ public:
     [[nodiscard]] bool atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
                               std::uint64_t &original);
 
+    // ---- durability ----
+    // Notes for a flush of this memory all that was written since the last flush. Returns false, and notes
+    // nothing, when this process cannot make all of that durable itself; then the peer has to flush. The
+    // memory stays mapped as long as it is noted.
+    [[nodiscard]] bool note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
+                                      Durability &durability);
+    // Tells that the peer places a write, or does an atomic operation, of this connection.
+    void peer_writes() { peer_has_to_flush_ = true; }
+    // Tells that the peer makes durable all that was written.
+    void peer_flushes();
+
 private:
     enum class Way : std::uint8_t { Write, Read };
     [[nodiscard]] static constexpr unsigned right_of(Way way) {
@@ -109,6 +122,17 @@ private:
         std::uint64_t from_begin = 0;
         std::uint64_t to_end = 0;
     };
+    // A range of an offer's bytes.
+    struct Range {
+        std::uint64_t begin = 0;
+        std::uint64_t size = 0;
+
+        void add(std::uint64_t first, std::uint64_t bytes) {
+            const std::uint64_t end = size == 0 ? first + bytes : std::max(begin + size, first + bytes);
+            begin = size == 0 ? first : std::min(begin, first);
+            size = end - begin;
+        }
+    };
     // It keeps what an offer said when its memory was last looked for, and the mapping, if there is one.
     struct Mapped {
         std::uint64_t registration = 0;
@@ -116,12 +140,14 @@ private:
         std::uint64_t length = 0;
         std::uint32_t rights = 0;
         unsigned uses = 0;
-        PeerMapping memory;
+        std::shared_ptr<const PeerMapping> memory;
+        Range written;  // through the mapping since the last flush, in memory that can be made durable
     };
     using AllMapped = std::array<Mapped, Board::most_offers>;
     [[nodiscard]] static bool is_of(const Mapped &mapped, const Board::Offer &offer);
     void use_mapping();
     void look_for(Mapped &mapped);
+    void forget(Mapped &mapped);
     [[nodiscard]] bool find(std::uint32_t key);
     [[nodiscard]] bool is_ready();
     [[nodiscard]] bool prove();
@@ -137,7 +163,7 @@ private:
                                  std::size_t bytes);
     [[nodiscard]] bool copy_by_kernel(Way way, std::uint32_t key, std::uint64_t address,
                                       std::span<const iovec> here, std::size_t bytes);
-    void note_written(const Reached &reached, std::size_t bytes) const;
+    void note_written(const Reached &reached, std::size_t bytes);
 
     Boards boards_;
     bool proven_ = false;
@@ -148,6 +174,7 @@ private:
     std::uint32_t missed_changes_ = 0;
     std::unique_ptr<AllMapped> mapped_;
     bool has_mapping_ = false;
+    bool peer_has_to_flush_ = false;  // bytes were written, since the last flush, that only it can flush
     base::Clock::time_point now_;
 };
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <new>
+#include <utility>
 
 #include "persist/guard.hpp"
 #include "soft/ground/limits.hpp"
@@ -42,7 +44,26 @@ std::size_t behind_page(std::uintptr_t place) {
     return place % static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Returns null when the memory cannot be made durable here, or there is no memory for that.
+std::unique_ptr<persist::Region> durable_region(std::byte *begin, std::uint64_t bytes) {
+    try {
+        auto opened = persist::Region::open(begin, bytes);
+        return opened ? std::move(*opened) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
+
 }  // namespace
+
+std::shared_ptr<const PeerMapping> PeerMapping::of(const PeerMemory &memory) {
+    try {
+        auto made = std::make_shared<const PeerMapping>(memory);
+        return made->begin_ != nullptr ? std::move(made) : nullptr;
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    }
+}
 
 PeerMapping::PeerMapping(const PeerMemory &memory) : has_searched_{take_search()} {
     if (!has_searched_ || !take_bytes(memory.bytes)) {
@@ -60,6 +81,9 @@ PeerMapping::PeerMapping(const PeerMemory &memory) : has_searched_{take_search()
     const std::size_t whole = bytes_ + behind_page(memory.place);
     (void)madvise(page, whole, MADV_DONTFORK);
     (void)madvise(page, whole, MADV_DONTDUMP);
+    if (memory.durable) {
+        durable_ = durable_region(begin_, bytes_);
+    }
 }
 
 PeerMapping::~PeerMapping() {

@@ -6,44 +6,35 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 
 #include "base/fork.hpp"
+#include "persist/region.hpp"
 #include "soft/memory/mapped_object.hpp"
 
 namespace soft {
 
-// A child of fork(2) has none of its parent's mappings. It is not thread-safe: its owner locks.
+// A child of fork(2) has none of its parent's mappings. It does not change, and any thread may use it.
 class PeerMapping : private base::Inheritable {
 public:
-    PeerMapping() = default;
-    // Maps the memory, as map_object_of() does; is empty when that is not possible, or the process has made
-    // as many of these as it may.
+    // Maps the memory, as map_object_of() does. Returns null when that is not possible, or the process has
+    // made as many of these as it may.
+    [[nodiscard]] static std::shared_ptr<const PeerMapping> of(const PeerMemory &memory);
     explicit PeerMapping(const PeerMemory &memory);
-    PeerMapping(PeerMapping &&other) noexcept { swap(other); }
-    PeerMapping &operator=(PeerMapping &&other) noexcept {
-        PeerMapping mine{std::move(other)};
-        swap(mine);
-        return *this;
-    }
     PeerMapping(const PeerMapping &) = delete;
     PeerMapping &operator=(const PeerMapping &) = delete;
     ~PeerMapping();
 
-    explicit operator bool() const { return begin_ != nullptr; }
     // Returns the place of a byte of the memory.
     [[nodiscard]] std::byte *at(std::uint64_t from_begin) const { return begin_ + from_begin; }
+    // Returns what makes the memory durable; null when this process cannot do that, or need not.
+    [[nodiscard]] persist::Region *durable() const { return durable_.get(); }
 
 private:
-    void swap(PeerMapping &other) noexcept {
-        std::swap(begin_, other.begin_);
-        std::swap(bytes_, other.bytes_);
-        std::swap(has_searched_, other.has_searched_);
-    }
-
-    bool has_searched_ = false;
+    bool has_searched_;
     std::byte *begin_ = nullptr;
     std::uint64_t bytes_ = 0;
+    std::unique_ptr<persist::Region> durable_;
 };
 
 }  // namespace soft

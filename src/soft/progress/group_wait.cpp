@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress: threads that wait for a group, in the library or outside.
 #include <poll.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "persist/guard.hpp"
 #include "soft/progress/progress.hpp"
 
 namespace soft {
@@ -19,6 +21,15 @@ constexpr std::chrono::microseconds waiter_spins{20};
 // When no thread outside has looked at a group for this long, the next event asks them. When none has looked
 // for this long again, the engine serves the group.
 constexpr std::chrono::milliseconds absence{50};
+
+// The caller would only sleep until another thread has done the job. The C library's msync is a cancellation
+// point.
+void do_here(const persist::Job &job) {
+    int cancelling = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
+    job.run(job.argument);
+    pthread_setcancelstate(cancelling, nullptr);
+}
 
 }  // namespace
 
@@ -43,10 +54,14 @@ void Group::wake_up() {
     begin_to_rely_or_cease();
 }
 
-void Group::serve_for_sleeper() {
+persist::Job *Group::serve_for_sleeper(bool alone) {
     const base::Lock lock{mutex_};
+    const bool may_take =
+        alone && sources_.size() == 1 && sources_.front()->has_left() && persist::survives_faults();
+    persist::Job *const job = may_take ? sources_.front()->take_left() : nullptr;
     ++looks_.count;
     serve();
+    return job;
 }
 
 // The sleeper has its event and will likely be back, so it keeps the group as a poller does.
@@ -71,7 +86,9 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
     auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
         for (const auto &group : groups) {
-            group->serve_for_sleeper();
+            if (persist::Job *const job = group->serve_for_sleeper(groups.size() == 1)) {
+                do_here(*job);
+            }
         }
         if (ready()) {
             break;

@@ -234,7 +234,30 @@ void Group::begin_to_rely_or_cease() {
         claim();
     }
     ++looks_.count;
+    if (spinning) {
+        serve();
+    } else {
+        serve_once();
+    }
+}
+
+// The caller may sleep next, as a program does that looks before it waits, and may then do what the only
+// source has left. After some looks it is one that does not sleep.
+void Group::serve_once() {
+    constexpr unsigned most_looks = 4;
+    Source *const lone = sources_.size() == 1 ? sources_.front() : nullptr;
+    if (lone == nullptr || !lone->has_left() || ++lone->looks_at_left_ > most_looks) {
+        serve();
+        return;
+    }
+    lone->group_keeps_left_ = true;
     serve();
+    for (Source *const source : sources_) {
+        source->group_keeps_left_ = false;
+        if (source->has_left()) {
+            nudge(*source);
+        }
+    }
 }
 
 void Group::hand_over() {

@@ -125,13 +125,16 @@ private:
     };
 
     void serve() REQUIRES(mutex_);
+    void serve_once() REQUIRES(mutex_);
     [[nodiscard]] std::size_t take_reported(std::span<Source *> to) REQUIRES(mutex_);
     void put_to_rest(Source &source) REQUIRES(mutex_);
     void begin_to_rely_or_cease() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
     void wake_up() EXCLUDES(mutex_);
-    void serve_for_sleeper() EXCLUDES(mutex_);
+    // Returns a job for the sleeper, when it serves this group `alone`, and the group has one source; null
+    // when there is none.
+    [[nodiscard]] persist::Job *serve_for_sleeper(bool alone) EXCLUDES(mutex_);
     void end_sleep() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
     [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "persist/worker.hpp"
 #include "soft/link/link.hpp"
 
 namespace soft {
@@ -38,6 +39,20 @@ public:
     // Returns the link that the group lets rest between the source's turns; null when there is none.
     [[nodiscard]] virtual Link *link_to_rest() { return nullptr; }
 
+    // Leaves a job, which waits for storage, to a thread that is about to sleep for this source alone. When
+    // progress() finds it, and the group does not keep it, no such thread came. There is one job at most.
+    void leave_to_sleeper(persist::Job &job) { left_.store(&job, std::memory_order_release); }
+    // Returns the job to the one thread that takes it, null to others. The caller has the group's lock.
+    [[nodiscard]] persist::Job *take_left() {
+        if (!has_left()) {
+            return nullptr;
+        }
+        looks_at_left_ = 0;
+        return left_.exchange(nullptr, std::memory_order_acquire);
+    }
+    [[nodiscard]] bool has_left() const { return left_.load(std::memory_order_relaxed) != nullptr; }
+    [[nodiscard]] bool group_keeps_left() const { return group_keeps_left_; }
+
 private:
     friend class Group;
     friend class Lively;
@@ -46,6 +61,9 @@ private:
     std::size_t place_ = nowhere;           // its place in its group's sources_
     Deadlines::node_type unused_deadline_;  // kept while it has none, so that setting one needs no memory
     std::optional<base::Clock::time_point> deadline_;
+    std::atomic<persist::Job *> left_{nullptr};
+    unsigned looks_at_left_ = 0;  // by threads that may be about to sleep
+    bool group_keeps_left_ = false;
     // Nudges uses these.
     std::atomic<bool> is_nudged_{false};
     Source *next_nudged_ = nullptr;

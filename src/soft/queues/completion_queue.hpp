@@ -102,6 +102,12 @@ public:
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     [[nodiscard]] bool inherited() const { return group_->inherited(); }
+    // Returns whether the program has asked for an event, and slept for the last one in next_event().
+    [[nodiscard]] bool expects_sleeper() const {
+        const auto *const events = static_cast<const CompletionChannel *>(ibv_cq_ex::channel);
+        return events != nullptr && notify_wanted_.load(std::memory_order_relaxed) &&
+               events->sleeps_here_.load(std::memory_order_relaxed);
+    }
     // Has this queue's poller serve another group too, in which a queue pair that completes here has its
     // socket. Changes nothing when there is no memory for that.
     void serve_also(const std::shared_ptr<Group> &group) EXCLUDES(mutex_);

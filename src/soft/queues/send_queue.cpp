@@ -2,6 +2,8 @@
 // soft/queues/send_queue: see the header.
 #include "soft/queues/send_queue.hpp"
 
+#include <utility>
+
 namespace soft {
 
 namespace {
@@ -51,7 +53,9 @@ SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &co
 SendRequest *SendQueue::oldest_awaiting() {
     for (std::size_t i = 0; i < first_unbuilt_; ++i) {
         SendRequest &request = requests_.at(i);
-        if (request.state != SendRequest::State::Done && is_answered(request.opcode)) {
+        const bool is_open =
+            request.state != SendRequest::State::Done && request.state != SendRequest::State::Persisting;
+        if (is_open && is_answered(request.opcode)) {
             return &request;
         }
     }
@@ -59,8 +63,11 @@ SendRequest *SendQueue::oldest_awaiting() {
 }
 
 void SendQueue::answered(SendRequest &request) {
-    request.state = SendRequest::State::Done;
-    --awaiting_;
+    if (std::exchange(request.state, SendRequest::State::Done) == SendRequest::State::Persisting) {
+        --persisting_;
+    } else {
+        --awaiting_;
+    }
     retire();
 }
 
@@ -80,6 +87,7 @@ void SendQueue::flush(ibv_wc_status oldest) {
     }
     first_uncommitted_ = first_unbuilt_ = requests_.size();
     awaiting_ = 0;
+    persisting_ = 0;
     retire();
 }
 

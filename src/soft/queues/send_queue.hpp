@@ -79,18 +79,26 @@ public:
     // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
     // requests have come, and at most `most_awaiting` requests wait for an answer.
     [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {
-        return !(request.fence && awaiting_ != 0) &&
+        return !(request.fence && (awaiting_ + persisting_ != 0)) &&
                !(is_answered(request.opcode) && awaiting_ >= most_awaiting);
     }
     // Returns whether all requests before next() are done.
     [[nodiscard]] bool next_is_oldest() const {
-        return awaiting_ == 0 && first_uncommitted_ == first_unbuilt_;
+        return awaiting_ + persisting_ == 0 && first_uncommitted_ == first_unbuilt_;
     }
     // Notes that a segment that asks for next()'s answer is in a batch.
     void awaits_answer() { ++awaiting_; }
     // Notes that next() was done without the link.
     void done() { requests_.at(first_unbuilt_++).state = SendRequest::State::Done; }
-    // Returns whether no request waits for an answer.
+    // Notes that this process makes the memory durable that next(), a flush, names. It is answered() then.
+    void persists() {
+        requests_.at(first_unbuilt_++).state = SendRequest::State::Persisting;
+        ++persisting_;
+    }
+    [[nodiscard]] bool expects_sleeper() const { return completions_.expects_sleeper(); }
+    // Returns whether requests were done, or begun, without the link since sent().
+    [[nodiscard]] bool has_uncommitted() const { return first_uncommitted_ != first_unbuilt_; }
+    // Returns whether no request waits for an answer of the peer.
     [[nodiscard]] bool nothing_awaits() const { return awaiting_ == 0; }
     // Notes that next() is wholly in a batch.
     void built() { requests_.at(first_unbuilt_++).state = SendRequest::State::Built; }
@@ -127,7 +135,8 @@ private:
     std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
     unsigned awaiting_ = 0;              // requests whose answer is due
-    unsigned unsignaled_ = 0;            // completed since the last completion entry; the next one frees them
+    unsigned persisting_ = 0;    // requests for which persists() was called, and that are not answered
+    unsigned unsignaled_ = 0;    // completed since the last completion entry; the next one frees them
     std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_
     bool all_sent_ = false;
     bool overrun_ = false;

@@ -12,7 +12,8 @@
 namespace soft {
 
 struct SendRequest {
-    enum class State : std::uint8_t { Queued, Built, Awaiting, Done };
+    // Persisting: this process makes the peer's memory durable.
+    enum class State : std::uint8_t { Queued, Built, Awaiting, Persisting, Done };
     State state = State::Queued;
     bool signaled = false;
     bool solicited = false;

@@ -22,6 +22,7 @@ struct Broken {
         AccessLost,     // the peer may no longer read the memory of an answer
         MemoryGone,     // memory whose bytes are to be sent is no longer mapped
         Overrun,        // a completion queue is full
+        NotDurable,     // a flush of the peer's memory that this process made failed
         NoMemory,       // this process has no memory for what the peer sends
         Silence,        // the peer did not send in time
         Link,           // the link failed with `error`

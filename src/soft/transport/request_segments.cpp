@@ -57,7 +57,8 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
 
 [[gnu::hot]] Added RequestSegments::add_next() {
     SendRequest &request = queue_.next();
-    if (offset_ == 0 && !queue_.may_begin(request, most_awaiting_)) {
+    const bool follows_flush = request.opcode == SOFTRDMA_WR_FLUSH && flush_.under_way();
+    if (follows_flush || (offset_ == 0 && !queue_.may_begin(request, most_awaiting_))) {
         return Added::No;
     }
     if (faults_ != nullptr) {
@@ -159,6 +160,9 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     } else if (!batch_.add(segment, payload)) {
         return false;
     }
+    if (!is_message(request.opcode)) {
+        direct_.peer_writes();
+    }
     ordered_in_link_ =
         ordered_in_link_ || !is_message(request.opcode) || request.opcode == IBV_WR_SEND_WITH_INV;
     message_in_link_ = message_in_link_ || is_message(request.opcode) || has_immediate(request.opcode);
@@ -182,6 +186,15 @@ void RequestSegments::add_immediate(const SendRequest &request) {
         body);
 }
 
+void RequestSegments::add_flush_of_all() {
+    const auto body = wire::encode(
+        wire::FlushRequest{.stag = 0, .offset = 0, .length = 0, .level = wire::FlushLevel::Persistent});
+    batch_.add_copied({.opcode = wire::Opcode::FlushRequest,
+                       .msn = request_msn_++,
+                       .payload_bytes = static_cast<std::uint16_t>(body.size())},
+                      body);
+}
+
 // Adds a read, flush or atomic request: one segment on the request queue.
 void RequestSegments::add_answered(SendRequest &request) {
     const std::uint32_t msn = request_msn_++;
@@ -198,12 +211,16 @@ void RequestSegments::add_answered(SendRequest &request) {
                                            .source_stag = request.rkey,
                                            .source_offset = request.remote_address}));
     } else if (request.opcode == SOFTRDMA_WR_FLUSH) {
+        if (wire::FlushLevel{request.immediate} == wire::FlushLevel::Persistent) {
+            direct_.peer_flushes();
+        }
         add(wire::Opcode::FlushRequest,
             wire::encode(wire::FlushRequest{.stag = request.rkey,
                                             .offset = request.remote_address,
                                             .length = request.length,
                                             .level = wire::FlushLevel{request.immediate}}));
     } else {
+        direct_.peer_writes();
         request.immediate = msn;
         const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
         add(wire::Opcode::AtomicRequest,

@@ -16,6 +16,7 @@
 #include "soft/memory/direct_access.hpp"
 #include "soft/queues/send_queue.hpp"
 #include "soft/transport/batch.hpp"
+#include "soft/transport/direct_flush.hpp"
 #include "soft/transport/response.hpp"
 
 namespace soft {
@@ -24,8 +25,8 @@ namespace soft {
 class RequestSegments {
 public:
     // `domain` is the queue pair's; its keys name local memory.
-    RequestSegments(const ibv_pd &domain, SendQueue &queue, Batch &batch)
-        : domain_{domain}, queue_{queue}, batch_{batch} {}
+    RequestSegments(const ibv_pd &domain, SendQueue &queue, Batch &batch, DirectFlush &flush)
+        : domain_{domain}, queue_{queue}, batch_{batch}, flush_{flush} {}
 
     // Asks SOFTRDMA_FAULTS for failures of this queue pair's requests.
     void use_faults(const Faults &faults, std::uint32_t queue_pair) {
@@ -48,6 +49,8 @@ public:
     // Adds the next segment of the send queue's next request to the batch, or does it, or a part of it,
     // without the link (request_segments_direct.cpp). There is such a request.
     [[nodiscard]] Added add_next();
+    // Adds a flush of all that was written. No request of the queue waits for its answer.
+    void add_flush_of_all();
     // Returns how many bytes were copied without the link since the last call.
     [[nodiscard]] std::size_t take_direct_bytes() { return std::exchange(direct_bytes_, 0); }
     // Returns whether it is time to do something else than copy without the link.
@@ -75,10 +78,12 @@ private:
     [[nodiscard]] bool read_direct(const SendRequest &request, std::size_t bytes);
     [[nodiscard]] bool operate_direct(SendRequest &request);
     [[nodiscard]] bool store_direct(const SendRequest &request);
+    [[nodiscard]] bool flush_direct(SendRequest &request);
 
     const ibv_pd &domain_;
     SendQueue &queue_;
     Batch &batch_;
+    DirectFlush &flush_;
     std::unique_ptr<RequestFaults> faults_;
     const Link *link_ = nullptr;
     DirectAccess direct_;

@@ -24,6 +24,10 @@ bool is_one_access(const SendRequest &request) {
            request.length == wire::atomic_bytes;
 }
 
+bool is_persistent_flush(const SendRequest &request) {
+    return request.opcode == SOFTRDMA_WR_FLUSH && request.immediate == SOFTRDMA_FLUSH_PERSISTENT;
+}
+
 // Returns whether the request may be done before an earlier message is delivered.
 bool may_overtake_messages(const SendRequest &request) {
     return request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_ATOMIC_WRITE;
@@ -67,7 +71,7 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
         mappings_seen_ = now;
     }
     if ((request.opcode != IBV_WR_RDMA_WRITE && request.opcode != IBV_WR_RDMA_READ &&
-         !is_one_access(request)) ||
+         !is_one_access(request) && !is_persistent_flush(request)) ||
         request.status != IBV_WC_SUCCESS) {
         return false;
     }
@@ -86,6 +90,9 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
 }
 
 bool RequestSegments::go_direct(SendRequest &request) {
+    if (request.opcode == SOFTRDMA_WR_FLUSH) {
+        return flush_direct(request);
+    }
     const std::size_t bytes = std::min(request.length - offset_, DirectAccess::most_bytes);
     if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
@@ -111,6 +118,25 @@ bool RequestSegments::go_direct(SendRequest &request) {
         offset_ = 0;
         queue_.done();
     }
+    return true;
+}
+
+// A thread that sleeps for the completion makes the memory durable in less time than the threads take to wake
+// that would do it otherwise. When that fails at once, the peer tries, and knows how to refuse.
+bool RequestSegments::flush_direct(SendRequest &request) {
+    if (!direct_.note_for_flush(request.rkey, request.remote_address, request.length, flush_.ranges())) {
+        return false;
+    }
+    if (queue_.expects_sleeper()) {
+        flush_.leave_to_sleeper(request);
+    } else if (!flush_.begin(request)) {
+        if (flush_.ranges().error() != 0) {
+            return false;
+        }
+        queue_.done();
+        return true;
+    }
+    queue_.persists();
     return true;
 }
 

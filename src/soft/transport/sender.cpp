@@ -29,13 +29,14 @@ std::size_t payload_bytes(bool soft_peer, const Link &link) {
 }  // namespace
 
 Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
-               CompletionQueue &completions, Completing &completing, Group &group, Source &source)
+               CompletionQueue &completions, Completing &completing, Group &group, Source &source,
+               DirectFlush &flush)
     : qp_{qp},
       cap_{cap},
       group_{group},
       source_{source},
       queue_{cap, signal_all, completions, completing, qp.qp_num},
-      requests_{*qp.pd, queue_, batch_},
+      requests_{*qp.pd, queue_, batch_, flush},
       responses_{peer, batch_} {
     if (const Faults *const faults = Faults::active()) {
         requests_.use_faults(*faults, qp.qp_num);

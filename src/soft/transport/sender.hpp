@@ -33,7 +33,8 @@ class Sender {
 public:
     // The sender belongs to the queue pair `qp` and keeps its state; the group serves `source`.
     Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
-           CompletionQueue &completions, Completing &completing, Group &group, Source &source);
+           CompletionQueue &completions, Completing &completing, Group &group, Source &source,
+           DirectFlush &flush);
 
     // ---- verbs ----
     // Returns 0 or an errno value. With `all_or_nothing`, none of the requests is posted when one of them
@@ -113,7 +114,8 @@ public:
     [[nodiscard]] bool only_has_to_send() const EXCLUDES(mutex_);
 
     // Stops sending, and composes a TERMINATE after the bytes of earlier segments that the link has not taken
-    // yet. Those bytes are copied, because the programs that own their memory are then told that the
+    // yet. When memory of the peer is not durable, it is a flush, which fails there too, so that the peer
+    // knows. Those bytes are copied, because the programs that own their memory are then told that the
     // operations are over. Returns nothing when those bytes cannot be read any more, or when there is no
     // memory.
     [[nodiscard]] std::vector<std::byte> last_words(const Broken &broken) EXCLUDES(mutex_);

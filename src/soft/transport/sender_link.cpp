@@ -33,7 +33,7 @@ Broken::By reason_of(Added added) {
             build_batch();
             const std::size_t copied = requests_.take_direct_bytes();
             bytes += copied;
-            if (batch_.empty() && copied != 0) {
+            if (batch_.empty() && (copied != 0 || queue_.has_uncommitted())) {
                 queue_.sent();
                 after_retiring();
                 continue;
@@ -120,6 +120,11 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     std::vector<std::byte> words;
     if (!responses_.pin_again() || !batch_.copy_rest(words)) {
         return {};
+    }
+    if (broken.by == Broken::By::NotDurable) {
+        batch_.clear();
+        requests_.add_flush_of_all();
+        return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
     }
     std::array<std::byte, wire::terminate_max_bytes> body;
     const std::size_t size =

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -35,12 +36,17 @@ namespace {
 // The range that was made durable last.
 std::atomic<std::uintptr_t> synced_from{0};
 std::atomic<std::uintptr_t> synced_to{0};
+std::atomic<int> sync_error{0};  // of the next call
 
 }  // namespace
 
 extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t length, int flags) {
     synced_from = reinterpret_cast<std::uintptr_t>(address);
     synced_to = synced_from + length;
+    if (const int error = sync_error.exchange(0); error != 0) {
+        errno = error;
+        return -1;
+    }
     return static_cast<int>(syscall(SYS_msync, address, length, flags));
 }
 
@@ -266,8 +272,11 @@ private:
 struct Flushes {
     // Returns the pages that were made durable, from the first byte on: {0, 0} when there were none.
     std::pair<std::uintptr_t, std::uintptr_t> flush(Offers &offers) {
-        synced_from = synced_to = 0;
         offers.note_written(durability);
+        return flush_noted();
+    }
+    std::pair<std::uintptr_t, std::uintptr_t> flush_noted() {
+        synced_from = synced_to = 0;
         if (durability.begin()) {
             done.wait(false);
             done = false;
@@ -323,6 +332,58 @@ void ranges_of_deregistered_memory_become_durable(void **) {
     pool.deregister();
     const auto [from, to] = flushes.flush(connection.offers);
     assert_true(from != 0 && from <= pool.address(3) && to > pool.address(3));
+}
+
+// The initiator flushes itself what it has written through its mapping, and the range that it names.
+void an_initiator_flushes_what_it_has_written(void **) {
+    Pool pool;
+    Connection connection;
+    Flushes flushes;
+    const auto notes = [&](std::uint64_t address, std::size_t bytes) {
+        return connection.access.may_reach(pool.region.rkey) &&
+               connection.access.note_for_flush(pool.region.rkey, address, bytes, flushes.durability);
+    };
+    connection.offer(pool.region);
+    for (unsigned use = 0; use < DirectAccess::uses_before_mapping; ++use) {
+        assert_true(connection.write(pool.region.rkey, pool.address(1), pattern()));
+        assert_false(notes(pool.address(1), Pool::page));  // the kernel has copied
+    }
+    connection.access.peer_flushes();
+    assert_true(connection.write(pool.region.rkey, pool.address(2), pattern()));
+    assert_true(connection.write(pool.region.rkey, pool.address(4), pattern()));
+    connection.access.peer_writes();
+    assert_false(notes(pool.address(5), Pool::page));
+    connection.access.peer_flushes();
+    assert_true(connection.write(pool.region.rkey, pool.address(2), pattern()));
+    assert_true(connection.write(pool.region.rkey, pool.address(4), pattern()));
+    assert_false(notes(pool.address(Pool::pages - 1), Pool::page + 1));
+    assert_false(notes(pool.address(0) - 1, 1));
+    assert_true(notes(pool.address(5), Pool::page));
+    const auto [from, to] = flushes.flush_noted();
+    assert_int_equal(to - from, 4 * Pool::page);
+    assert_true(notes(pool.address(7), Pool::page));
+    const auto [again_from, again_to] = flushes.flush_noted();
+    assert_int_equal(again_to - again_from, Pool::page);
+    // The mapping stays as long as it is noted, and the target knows what was written there.
+    assert_true(connection.write(pool.region.rkey, pool.address(3), pattern()));
+    assert_true(notes(pool.address(3), Pool::page));
+    pool.deregister();
+    connection.access.unmap_withdrawn();
+    const auto [last_from, last_to] = flushes.flush_noted();
+    assert_int_equal(last_to - last_from, Pool::page);
+    assert_false(notes(pool.address(3), Pool::page));
+}
+
+// A process that opens the file now would not be told what the target was told.
+void no_flush_is_offered_after_a_failure(void **) {
+    Pool pool;
+    sync_error = EIO;
+    assert_false(pool.region.durable->persist(pool.region.addr, Pool::page).has_value());
+    Connection connection;
+    connection.offer(pool.region);
+    const std::uint32_t rights = connection.target_board.offers[0].rights;
+    assert_int_equal(rights & IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
+    assert_int_equal(rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT, 0);
 }
 
 // A read of such memory is also a flush, which only the target can do.
@@ -525,6 +586,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(memory_that_vanished_is_not_reached),
         cmocka_unit_test(written_ranges_become_durable),
         cmocka_unit_test(ranges_of_deregistered_memory_become_durable),
+        cmocka_unit_test(an_initiator_flushes_what_it_has_written),
         cmocka_unit_test(memory_that_can_be_durable_is_not_read),
         cmocka_unit_test(noted_ranges_are_cut_to_the_region),
         cmocka_unit_test(the_peer_is_looked_for_again),
@@ -533,6 +595,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_peer_that_lies_is_waited_for_once),
         cmocka_unit_test(written_regions_that_are_durable_are_forgotten),
         cmocka_unit_test(random_boards_reach_nothing_of_the_initiator),
+        // A later pool might get the number of this one's file.
+        cmocka_unit_test(no_flush_is_offered_after_a_failure),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
