@@ -26,6 +26,11 @@ public:
         note(region.durable, region.at(address), region.at(address) + bytes);
     }
     void note(const std::shared_ptr<persist::Region> &region, std::byte *begin, std::byte *end);
+    // Returns whether a noted range waits for storage; others become durable at once.
+    [[nodiscard]] bool waits_for_storage() const {
+        owns();
+        return worker_to_wait_for() != nullptr;
+    }
     // Makes all noted ranges durable. Returns true when a worker has begun that; it will call back. Returns
     // false when it is done; error() then has the result.
     [[nodiscard]] bool begin();

@@ -127,7 +127,7 @@ bool RequestSegments::flush_direct(SendRequest &request) {
     if (!direct_.note_for_flush(request.rkey, request.remote_address, request.length, flush_.ranges())) {
         return false;
     }
-    if (queue_.expects_sleeper()) {
+    if (queue_.expects_sleeper() && flush_.ranges().waits_for_storage()) {
         flush_.leave_to_sleeper(request);
     } else if (!flush_.begin(request)) {
         if (flush_.ranges().error() != 0) {
