@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <type_traits>
 
 namespace base {
@@ -34,15 +35,23 @@ public:
         assert(index < size_);
         return places_[place(index)].item;
     }
-    [[nodiscard]] T &front() { return at(0); }
+    [[nodiscard]] T &front() {
+        assert(!empty());
+        return places_[head_].item;
+    }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
     // The caller has checked that the ring is not full().
     T &push(const T &item) {
+        return push_made([&item] { return item; });
+    }
+    // Pushes the item that `make` returns, which is made in its place.
+    template <typename Make>
+    T &push_made(Make make) {
         assert(!full());
         Place &youngest = places_[place(size_)];
         ++size_;
-        return *std::construct_at(&youngest.item, item);
+        return *::new (static_cast<void *>(&youngest.item)) T(make());
     }
     void pop() {
         assert(!empty());

@@ -94,7 +94,7 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, ChainPart when_bad) {
     if (!handle_to.multicast) {
         made.to.port = wire::port_of(request.wr.ud.remote_qpn);
     }
-    PostedDatagram &pushed = requests_.push(made, request);
+    PostedDatagram &pushed = requests_.push(request, [&made] { return made; });
     if (when_bad == ChainPart::Nothing && !requests_.keep(pushed)) {
         requests_.take_back(1);
         return ENOMEM;

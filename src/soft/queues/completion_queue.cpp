@@ -208,7 +208,9 @@ base::Result<void> CompletionQueue::end_wait() {
             tell_overrun();
             return false;
         }
-        ring_.push({.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue});
+        ring_.push_made([&] {
+            return Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+        });
         if (!has_entries_.load(std::memory_order_relaxed)) {
             base::set_shared(has_entries_, true);
         }

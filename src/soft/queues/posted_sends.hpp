@@ -49,16 +49,21 @@ public:
         return used_.load(std::memory_order_relaxed) >= this->capacity() || base::Ring<Request>::full();
     }
 
-    // The caller has checked that the queue is not full(), and that the scatter list is not too long.
-    Request &push(const Request &made, const ibv_send_wr &posted) {
+    // Pushes the request that `make` returns. The caller has checked that the queue is not full(), and that
+    // the scatter list is not too long.
+    template <typename Make>
+    Request &push(const ibv_send_wr &posted, Make make) {
         used_.fetch_add(1, std::memory_order_relaxed);
         if (this->empty()) {
             next_ = 0;  // this slot is in the processor's cache
         }
-        Request &request = base::Ring<Request>::push(made);
+        Request &request = base::Ring<Request>::push_made(make);
         request.slot = next_;
         next_ = next_ + 1 == this->capacity() ? 0 : next_ + 1;
-        std::copy_n(posted.sg_list, request.sges, sges_.get() + request.slot * max_sge_);
+        ibv_sge *const own = sges_.get() + request.slot * max_sge_;
+        for (std::size_t i = 0; i < request.sges; ++i) {
+            own[i] = posted.sg_list[i];  // there are few, so that a call of memmove would take longer
+        }
         return request;
     }
     void pop() {

@@ -33,25 +33,27 @@ public:
     // The caller has checked that the queue is not full(), and that the request's `bytes` are right.
     [[gnu::always_inline]] SendRequest &push(const ibv_send_wr &posted, std::uint32_t bytes) {
         const int opcode = static_cast<int>(posted.opcode);
-        SendRequest made{
-            .signaled = signal_all_ || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
-            .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
-            .fence = (posted.send_flags & IBV_SEND_FENCE) != 0,
-            .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0,
-            .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
-            .opcode = opcode,
-            .length = bytes,
-            .rkey = posted.wr.rdma.rkey,
-            .immediate = posted.imm_data,
-            .wr_id = posted.wr_id,
-            .remote_address = posted.wr.rdma.remote_addr,
-        };
+        SendRequest &request = requests_.push(posted, [&] {
+            return SendRequest{
+                .signaled = signal_all_ || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+                .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
+                .fence = (posted.send_flags & IBV_SEND_FENCE) != 0,
+                .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0,
+                .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
+                .opcode = opcode,
+                .length = bytes,
+                .rkey = posted.wr.rdma.rkey,
+                .immediate = posted.imm_data,
+                .wr_id = posted.wr_id,
+                .remote_address = posted.wr.rdma.remote_addr,
+            };
+        });
         if (is_atomic(opcode)) {
-            made.rkey = posted.wr.atomic.rkey;
-            made.compare_add = posted.wr.atomic.compare_add;
-            made.swap = posted.wr.atomic.swap;
+            request.rkey = posted.wr.atomic.rkey;
+            request.compare_add = posted.wr.atomic.compare_add;
+            request.swap = posted.wr.atomic.swap;
         }
-        return requests_.push(made, posted);
+        return request;
     }
     // Copies the inline data of a request. Returns false when there is no memory for it.
     [[nodiscard]] bool keep(SendRequest &request) { return requests_.keep(request); }
