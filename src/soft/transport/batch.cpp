@@ -17,22 +17,19 @@ void Batch::use_crc() {
     copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
 }
 
-void Batch::put_piece(const void *data, std::size_t size, bool lent) {
-    if (size == 0) {
-        return;
+// Adds the `size` bytes that were stored behind those in use. A trailer and the header behind it are
+// adjacent, and become one piece. No payload is adjacent to them.
+void Batch::put_next_own(std::size_t size) {
+    std::byte *const bytes = next_own();
+    if (pieces_ != next_ &&
+        static_cast<std::byte *>(iov_[pieces_ - 1].iov_base) + iov_[pieces_ - 1].iov_len == bytes) {
+        iov_[pieces_ - 1].iov_len += size;
+    } else {
+        assert(pieces_ < max_pieces);
+        iov_[pieces_++] = {.iov_base = bytes, .iov_len = size};
     }
+    used_ += size;
     queued_ += size;
-    // A trailer and the header behind it are adjacent, and become one piece. A lent piece stays separate.
-    if (pieces_ != next_ && !lent && (lent_pieces_ >> (pieces_ - 1) & 1) == 0) {
-        iovec &last = iov_[pieces_ - 1];
-        if (static_cast<const std::byte *>(last.iov_base) + last.iov_len == data) {
-            last.iov_len += size;
-            return;
-        }
-    }
-    assert(pieces_ < max_pieces);
-    lent_pieces_ |= std::uint64_t{lent} << pieces_;
-    iov_[pieces_++] = iovec{.iov_base = const_cast<void *>(data), .iov_len = size};
 }
 
 void Batch::put_own(std::span<const std::byte> bytes) {
@@ -40,34 +37,46 @@ void Batch::put_own(std::span<const std::byte> bytes) {
     if (bytes.empty()) {
         return;
     }
-    std::memcpy(own_.data() + used_, bytes.data(), bytes.size());
-    put_next_own(bytes.size());
-}
-
-// Adds the `size` bytes that were stored behind those in use.
-void Batch::put_next_own(std::size_t size) {
-    const std::span<const std::byte> bytes{own_.data() + used_, size};
-    put_piece(bytes.data(), size);
+    std::memcpy(next_own(), bytes.data(), bytes.size());
     if (copy_) {
         crc_.feed(bytes);
     }
-    used_ += size;
+    put_next_own(bytes.size());
+}
+
+void Batch::put_payload(const iovec &piece, bool lent) {
+    if (piece.iov_len == 0) {
+        return;
+    }
+    assert(pieces_ < max_pieces);
+    lent_pieces_ |= std::uint64_t{lent} << pieces_;
+    iov_[pieces_++] = piece;
+    queued_ += piece.iov_len;
 }
 
 void Batch::put_header(const wire::Segment &segment) {
-    crc_ = {};
-    put_next_own(wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>()));
+    const std::size_t size =
+        wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>());
+    if (copy_) {
+        crc_ = {};
+        crc_.feed({next_own(), size});
+    }
+    put_next_own(size);
 }
 
+// The bytes of the longest trailer are cleared, because that takes two stores. has_room() keeps room for
+// them.
 void Batch::put_trailer(const wire::Segment &segment) {
-    static constexpr std::array<std::byte, wire::fpdu_max_trailer_bytes> zeros{};
+    assert(used_ + wire::fpdu_max_trailer_bytes <= own_bytes);
+    std::byte *const trailer = next_own();
     const std::size_t pad = wire::fpdu_pad_bytes(wire::segment_bytes(segment));
+    std::memset(trailer, 0, wire::fpdu_max_trailer_bytes);
     if (copy_) {
-        put_own(std::span{zeros}.first(pad));
-        put_own(crc_.digest());
-    } else {
-        put_own(std::span{zeros}.first(pad + wire::fpdu_crc_bytes));
+        crc_.feed({trailer, pad});
+        const auto digest = crc_.digest();
+        std::memcpy(trailer + pad, digest.data(), digest.size());
     }
+    put_next_own(pad + wire::fpdu_crc_bytes);
 }
 
 base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iovec> payload) {
@@ -77,10 +86,10 @@ base::Result<void> Batch::add(const wire::Segment &segment, std::span<const iove
             return base::failure(EFAULT);
         }
         crc_.feed({copy_.get(), segment.payload_bytes});
-        put_piece(copy_.get(), segment.payload_bytes);
+        put_payload(base::part_of(copy_.get(), segment.payload_bytes));
     } else {
         for (const iovec &piece : payload) {
-            put_piece(piece.iov_base, piece.iov_len);
+            put_payload(piece);
         }
     }
     put_trailer(segment);
@@ -112,7 +121,7 @@ void Batch::add_lent(const wire::Segment &segment, std::span<const iovec> payloa
     lent_ += segment.payload_bytes;
     put_header(segment);
     for (const iovec &piece : payload) {
-        put_piece(piece.iov_base, piece.iov_len, true);
+        put_payload(piece, true);
     }
     put_trailer(segment);
 }
@@ -135,6 +144,10 @@ void Batch::keep() {
             return base::failure(sent.error);
         }
         if (sent.bytes == 0) {
+            return {};
+        }
+        if (sent.bytes == queued_) {
+            next_ = pieces_;  // the link has taken the whole batch at once, as it does nearly always
             return {};
         }
         std::size_t left = sent.bytes;

@@ -79,11 +79,12 @@ private:
     static constexpr std::size_t own_bytes = 2048;
     static constexpr std::size_t enough_bytes = 1 << 20;
 
-    void put_own(std::span<const std::byte> bytes);
+    [[nodiscard]] std::byte *next_own() { return own_.data() + used_; }
     void put_next_own(std::size_t size);
+    void put_own(std::span<const std::byte> bytes);
     void put_header(const wire::Segment &segment);
     void put_trailer(const wire::Segment &segment);
-    void put_piece(const void *data, std::size_t size, bool lent = false);
+    void put_payload(const iovec &piece, bool lent = false);
 
     std::array<std::byte, own_bytes> own_;
     std::array<iovec, max_pieces> iov_;
