@@ -43,8 +43,7 @@ SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &co
     for (; first_uncommitted_ < first_unbuilt_; ++first_uncommitted_) {
         SendRequest &request = requests_.at(first_uncommitted_);
         if (request.state == SendRequest::State::Built) {
-            request.state =
-                is_answered(request.opcode) ? SendRequest::State::Awaiting : SendRequest::State::Done;
+            request.state = request.needs_answer ? SendRequest::State::Awaiting : SendRequest::State::Done;
         }
     }
     retire();
@@ -55,7 +54,7 @@ SendRequest *SendQueue::oldest_awaiting() {
         SendRequest &request = requests_.at(i);
         const bool is_open =
             request.state != SendRequest::State::Done && request.state != SendRequest::State::Persisting;
-        if (is_open && is_answered(request.opcode)) {
+        if (is_open && request.needs_answer) {
             return &request;
         }
     }
@@ -93,7 +92,7 @@ void SendQueue::flush(ibv_wc_status oldest) {
 
 bool SendQueue::only_has_to_send() const {
     for (std::size_t i = 0; i < last_left_; ++i) {
-        if (is_answered(requests_.at(i).opcode)) {
+        if (requests_.at(i).needs_answer) {
             return false;
         }
     }
@@ -106,8 +105,9 @@ bool SendQueue::only_has_to_send() const {
         requests_.pop();
         --first_uncommitted_;
         --first_unbuilt_;
-        all_sent_ = all_sent_ || last_left_ == 1;
-        last_left_ -= last_left_ != 0 ? 1 : 0;
+        if (last_left_ != 0 && --last_left_ == 0) {
+            all_sent_ = true;
+        }
     }
 }
 

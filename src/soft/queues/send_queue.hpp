@@ -39,6 +39,7 @@ public:
                 .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
                 .fence = (posted.send_flags & IBV_SEND_FENCE) != 0,
                 .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0,
+                .needs_answer = is_answered(opcode),
                 .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
                 .opcode = opcode,
                 .length = bytes,
@@ -81,8 +82,8 @@ public:
     // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
     // requests have come, and at most `most_awaiting` requests wait for an answer.
     [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {
-        return !(request.fence && (awaiting_ + persisting_ != 0)) &&
-               !(is_answered(request.opcode) && awaiting_ >= most_awaiting);
+        return !(request.fence && awaiting_ + persisting_ != 0) &&
+               !(request.needs_answer && awaiting_ >= most_awaiting);
     }
     // Returns whether all requests before next() are done.
     [[nodiscard]] bool next_is_oldest() const {
@@ -90,11 +91,16 @@ public:
     }
     // Notes that a segment that asks for next()'s answer is in a batch.
     void awaits_answer() { ++awaiting_; }
-    // Notes that next() was done without the link.
-    void done() { requests_.at(first_unbuilt_++).state = SendRequest::State::Done; }
-    // Notes that this process makes the memory durable that next(), a flush, names. It is answered() then.
-    void persists() {
-        requests_.at(first_unbuilt_++).state = SendRequest::State::Persisting;
+    // Notes that the request, which is next(), was done without the link.
+    void done(SendRequest &request) {
+        request.state = SendRequest::State::Done;
+        ++first_unbuilt_;
+    }
+    // Notes that this process makes the memory durable that the request, a flush and next(), names. It is
+    // answered() then.
+    void persists(SendRequest &request) {
+        request.state = SendRequest::State::Persisting;
+        ++first_unbuilt_;
         ++persisting_;
     }
     [[nodiscard]] bool expects_sleeper() const { return completions_.expects_sleeper(); }
@@ -102,8 +108,11 @@ public:
     [[nodiscard]] bool has_uncommitted() const { return first_uncommitted_ != first_unbuilt_; }
     // Returns whether no request waits for an answer of the peer.
     [[nodiscard]] bool nothing_awaits() const { return awaiting_ == 0; }
-    // Notes that next() is wholly in a batch.
-    void built() { requests_.at(first_unbuilt_++).state = SendRequest::State::Built; }
+    // Notes that the request, which is next(), is wholly in a batch.
+    void built(SendRequest &request) {
+        request.state = SendRequest::State::Built;
+        ++first_unbuilt_;
+    }
     // Is called when the link has taken all that was built.
     void sent();
 

@@ -19,6 +19,7 @@ struct SendRequest {
     bool solicited = false;
     bool fence = false;
     bool is_inline = false;
+    bool needs_answer = false;  // is_answered() of the opcode
     std::uint8_t sges = 0;
     int opcode = 0;
     ibv_wc_status status = IBV_WC_SUCCESS;

@@ -69,10 +69,10 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     if (direct_.is_possible() && may_go_direct(request) && go_direct(request)) {
         return Added::Yes;
     }
-    if (std::exchange(inside_direct_, false) && is_answered(request.opcode)) {
+    if (std::exchange(inside_direct_, false) && request.needs_answer) {
         offset_ = 0;  // the peer answers all of it
     }
-    const std::size_t size = is_answered(request.opcode) ? request.length : next_segment_bytes(request);
+    const std::size_t size = request.needs_answer ? request.length : next_segment_bytes(request);
     if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
         return Added::No;
     }
@@ -83,14 +83,14 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         // Completions come in order, so the request fails only when all requests before it are done.
         return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
     }
-    if (is_answered(request.opcode)) {
+    if (request.needs_answer) {
         add_answered(request);
     } else if (!add_data(request)) {
         request.status = IBV_WC_LOC_PROT_ERR;
         return Added::Failed;
     }
     if (offset_ == 0) {
-        queue_.built();
+        queue_.built(request);
         if (faults_ != nullptr) {
             faults_->next();
         }
@@ -103,7 +103,7 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
 // turn.
 [[gnu::hot]] ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset,
                                                    std::size_t size) {
-    const unsigned rights = is_answered(request.opcode) ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    const unsigned rights = request.needs_answer ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     const bool begins = offset == 0;
     gathered_pieces_ = 0;
     for (const ibv_sge &sge : queue_.sges_of(request)) {

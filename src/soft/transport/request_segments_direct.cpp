@@ -116,7 +116,7 @@ bool RequestSegments::go_direct(SendRequest &request) {
     inside_direct_ = offset_ != request.length;
     if (!inside_direct_) {
         offset_ = 0;
-        queue_.done();
+        queue_.done(request);
     }
     return true;
 }
@@ -133,10 +133,10 @@ bool RequestSegments::flush_direct(SendRequest &request) {
         if (flush_.ranges().error() != 0) {
             return false;
         }
-        queue_.done();
+        queue_.done(request);
         return true;
     }
-    queue_.persists();
+    queue_.persists(request);
     return true;
 }
 
