@@ -99,22 +99,27 @@ CompletionQueue::~CompletionQueue() {
 }
 
 // Relaxed is enough: these are a poller's own counters, and only a hint.
-[[gnu::hot]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
+[[gnu::hot, gnu::noinline]] int CompletionQueue::serve_and_take(int entries, ibv_wc *completions) {
+    const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
+    const bool spinning =
+        empty_polls >
+        (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify : polls_of_a_spinner);
+    serve(spinning);
+    for_other_groups([&](const auto &other) { other->poll(spinning); });
+    const int taken = take(entries, completions);
+    if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
+        Engine::instance().assist(last_assist_);
+    }
+    return taken;
+}
+
+[[gnu::hot, gnu::flatten]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
     if (inherited()) {
         return -1;  // its queue pairs may be gone, and have not removed themselves from the completions here
     }
     int taken = take(entries, completions);
     if (taken == 0) {
-        const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
-        const bool spinning =
-            empty_polls > (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify
-                                                                          : polls_of_a_spinner);
-        serve(spinning);
-        for_other_groups([&](const auto &other) { other->poll(spinning); });
-        taken = take(entries, completions);
-        if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
-            Engine::instance().assist(last_assist_);
-        }
+        taken = serve_and_take(entries, completions);
     }
     if (taken != 0) {
         forget_empty_polls();

@@ -128,6 +128,7 @@ private:
     enum class Notify { No, Solicited, Any };
 
     int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
+    int serve_and_take(int entries, ibv_wc *completions);
     void serve(bool spinning);
     // Is called when the caller is about to sleep.
     void forget_empty_polls();

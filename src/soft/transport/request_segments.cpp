@@ -100,9 +100,9 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
 
 // Stores in gathered_ the pieces of local memory with `size` bytes of the request from `offset` on. When a
 // message begins, all of its memory is checked, so that a refused request has sent nothing, and waits for its
-// turn.
-[[gnu::hot]] ibv_wc_status RequestSegments::gather(const SendRequest &request, std::size_t offset,
-                                                   std::size_t size) {
+// turn. It is flat, because entering the small functions that it calls took a quarter of the instructions.
+[[gnu::hot, gnu::flatten]] ibv_wc_status RequestSegments::gather(const SendRequest &request,
+                                                                 std::size_t offset, std::size_t size) {
     const unsigned rights = request.needs_answer ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     const bool begins = offset == 0;
     gathered_pieces_ = 0;
