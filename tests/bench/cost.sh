@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Measures what librpma adds to the verbs that it calls: the instructions for each 8-byte write with its completion.
-# callgrind counts them, so the numbers are reproducible. They include the device's own work at both ends, but to shared
-# memory of another process, where the other end has none. The kernel's instructions do not count.
+# callgrind counts them, so the numbers are reproducible. They include the device's own work in the thread that posts and
+# polls. The thread that receives does not count, nor do the kernel's instructions.
 #   cost.sh PROGRAM [OPERATIONS]        PROGRAM: build/bench/bench_cost
 set -u
 program=$1 operations=${2:-1000}
