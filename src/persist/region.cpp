@@ -166,11 +166,6 @@ void Region::close() {
     closed_.store(true, std::memory_order_release);
 }
 
-bool Region::storage_failed() const {
-    return std::ranges::any_of(
-        parts_, [](const Part &part) { return part.file != nullptr && part.file->failed() != 0; });
-}
-
 bool Region::closed_durable() const {
     return closed_.load(std::memory_order_acquire) && failed_.load(std::memory_order_relaxed) == 0;
 }

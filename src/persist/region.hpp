@@ -41,8 +41,6 @@ public:
     // of this call from then on. The memory is still mapped during the call. Blocks for storage. It is called
     // once.
     void close();
-    // Returns whether storage has lost bytes of a file of the region.
-    [[nodiscard]] bool storage_failed() const;
     // Returns whether the region is closed and all of it is durable.
     [[nodiscard]] bool closed_durable() const;
 

@@ -113,11 +113,12 @@ void QueuePair::persist(Durability &durability) {
 }
 
 void QueuePair::flush_is_done() {
+    const int error = direct_flush_.ranges().error();  // read first: the next flush may begin after end()
     SendRequest *const request = direct_flush_.end();
     if (!connected()) {
         return;
     }
-    if (direct_flush_.ranges().error() != 0) {
+    if (error != 0) {
         end(Broken{.by = Broken::By::NotDurable});
     } else {
         sender_.answered(*request);

@@ -169,6 +169,8 @@ void DirectAccess::look_for(Mapped &mapped) {
     if (found != nullptr && prove() && thread_ == thread) {
         mapped.memory = std::move(found);
         has_mapping_ = true;
+        // The kernel does not tell a process what it told the peer before this process opened the file.
+        peer_has_to_flush_ = true;
     }
 }
 
@@ -340,7 +342,7 @@ bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic
 
 bool DirectAccess::note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                   Durability &durability) {
-    if (peer_has_to_flush_ || !is_ready() || !may_use_mapping()) {
+    if (!is_ready() || peer_has_to_flush_ || !may_use_mapping()) {
         return false;
     }
     Reached reached;

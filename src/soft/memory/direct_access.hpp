@@ -104,10 +104,22 @@ public:
     // memory stays mapped as long as it is noted.
     [[nodiscard]] bool note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                       Durability &durability);
-    // Tells that the peer places a write, or does an atomic operation, of this connection.
+    // Tells that the peer places bytes, or does an atomic operation, of this connection.
     void peer_writes() { peer_has_to_flush_ = true; }
     // Tells that the peer makes durable all that was written.
     void peer_flushes();
+    // Calls `call` with the key and the first address of each offer that this process could flush.
+    template <typename Call>
+    void for_each_to_flush(Call call) const {
+        for (std::size_t number = 0; mapped_ != nullptr && number < Board::most_offers; ++number) {
+            const Mapped &mapped = (*mapped_)[number];
+            const Board::Offer &offer = boards_.peers->offers[number];
+            const std::uint32_t key = offer.key.load(std::memory_order_acquire);
+            if (key != 0 && mapped.memory != nullptr && mapped.memory->durable() != nullptr) {
+                call(key, offer.begin.load(std::memory_order_relaxed));
+            }
+        }
+    }
 
 private:
     enum class Way : std::uint8_t { Write, Read };

@@ -32,14 +32,6 @@ bool is_under_memcheck() {
     return once;
 }
 
-// Returns the rights of which a peer makes no use itself. A read of a region that can be made durable makes
-// all earlier writes durable. When storage has lost bytes of the file, each flush fails, but the kernel does
-// not tell that to a process that opens the file afterwards.
-unsigned served_here(const persist::Region &durable) {
-    return unsigned{IBV_ACCESS_REMOTE_READ} |
-           (durable.storage_failed() ? unsigned{SOFTRDMA_ACCESS_FLUSH_PERSISTENT} : 0U);
-}
-
 }  // namespace
 
 constinit base::LastingMutex Offers::mutex;
@@ -79,7 +71,8 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
     base::set_shared(last_offered_, region.rkey);
     auto *const offered_already = std::ranges::find(offered_, &region, &Offered::region);
     auto *const free = std::ranges::find(offered_, nullptr, &Offered::region);
-    const unsigned served = region.durable != nullptr ? served_here(*region.durable) : 0U;
+    // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
+    const unsigned served = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
     const unsigned offered = region.access & ~(served | withheld.load(std::memory_order_relaxed));
     if (offered_already != offered_.end() || free == offered_.end() ||
         (offered & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) == 0) {

@@ -22,8 +22,8 @@ constexpr std::chrono::microseconds waiter_spins{20};
 // for this long again, the engine serves the group.
 constexpr std::chrono::milliseconds absence{50};
 
-// The caller would only sleep until another thread has done the job. The C library's msync is a cancellation
-// point.
+// The caller would only sleep until another thread has done the job. Cancelling the thread would leave the
+// job half done: msync is a cancellation point.
 void do_here(const persist::Job &job) {
     int cancelling = 0;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
@@ -74,47 +74,49 @@ void Group::end_sleep() {
 
 bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                  const std::function<bool()> &ready) {
+    // Calls one function of each group now, and the other one at the end of the scope, also when the thread
+    // is cancelled in poll(2).
+    struct Between {
+        Between(std::span<const std::shared_ptr<Group>> all, void (Group::*begin)(), void (Group::*end)())
+            : groups{all}, end_each{end} {
+            std::ranges::for_each(groups, [begin](const auto &group) { ((*group).*begin)(); });
+        }
+        ~Between() {
+            const int error = errno;
+            std::ranges::for_each(groups, [this](const auto &group) { ((*group).*end_each)(); });
+            errno = error;
+        }
+        Between(const Between &) = delete;
+        Between &operator=(const Between &) = delete;
+        std::span<const std::shared_ptr<Group>> groups;
+        void (Group::*end_each)();
+    };
     thread_local std::vector<pollfd> fds;
     fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
     for (const auto &group : groups) {
         fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
     }
-    for (const auto &group : groups) {
-        group->begin_sleep();
-    }
-    bool interrupted = false;
+    const Between waits{groups, &Group::begin_sleep, &Group::end_sleep};
     auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
         for (const auto &group : groups) {
             if (persist::Job *const job = group->serve_for_sleeper(groups.size() == 1)) {
+                group->end_sleep();  // the engine takes over when storage is slow
                 do_here(*job);
+                group->begin_sleep();
             }
         }
         if (ready()) {
-            break;
+            return true;
         }
         if (base::Clock::now() < sleep_at) {
             continue;
         }
-        for (const auto &group : groups) {
-            group->fall_asleep();
-        }
-        interrupted = ::poll(fds.data(), fds.size(), -1) < 0;
-        const int error = errno;
-        for (const auto &group : groups) {
-            group->wake_up();
-        }
-        errno = error;
-        if (interrupted) {
-            break;
+        const Between sleeps{groups, &Group::fall_asleep, &Group::wake_up};
+        if (::poll(fds.data(), fds.size(), -1) < 0) {
+            return false;
         }
     }
-    const int error = errno;
-    for (const auto &group : groups) {
-        group->end_sleep();
-    }
-    errno = error;
-    return !interrupted;
 }
 
 // ---- outside ----

@@ -105,8 +105,9 @@ bool SendQueue::only_has_to_send() const {
         requests_.pop();
         --first_uncommitted_;
         --first_unbuilt_;
-        if (last_left_ != 0 && --last_left_ == 0) {
-            all_sent_ = true;
+        if (last_left_ != 0) {
+            --last_left_;
+            all_sent_ = all_sent_ || last_left_ == 0;
         }
     }
 }

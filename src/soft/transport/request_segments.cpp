@@ -57,8 +57,10 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
 
 [[gnu::hot]] Added RequestSegments::add_next() {
     SendRequest &request = queue_.next();
-    const bool follows_flush = request.opcode == SOFTRDMA_WR_FLUSH && flush_.under_way();
-    if (follows_flush || (offset_ == 0 && !queue_.may_begin(request, most_awaiting_))) {
+    // Programs rely on the order of a flush and what follows it, as after a peer that flushes and reads
+    // nothing meanwhile; a write alone tells nothing.
+    const bool waits_for_flush = request.opcode != IBV_WR_RDMA_WRITE && flush_.under_way();
+    if (waits_for_flush || (offset_ == 0 && !queue_.may_begin(request, most_awaiting_))) {
         return Added::No;
     }
     if (faults_ != nullptr) {
@@ -160,9 +162,7 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     } else if (!batch_.add(segment, payload)) {
         return false;
     }
-    if (!is_message(request.opcode)) {
-        direct_.peer_writes();
-    }
+    direct_.peer_writes();
     ordered_in_link_ =
         ordered_in_link_ || !is_message(request.opcode) || request.opcode == IBV_WR_SEND_WITH_INV;
     message_in_link_ = message_in_link_ || is_message(request.opcode) || has_immediate(request.opcode);
@@ -186,13 +186,21 @@ void RequestSegments::add_immediate(const SendRequest &request) {
         body);
 }
 
-void RequestSegments::add_flush_of_all() {
-    const auto body = wire::encode(
-        wire::FlushRequest{.stag = 0, .offset = 0, .length = 0, .level = wire::FlushLevel::Persistent});
-    batch_.add_copied({.opcode = wire::Opcode::FlushRequest,
-                       .msn = request_msn_++,
-                       .payload_bytes = static_cast<std::uint16_t>(body.size())},
-                      body);
+// A byte is enough, because the kernel tells what it has lost of the whole file.
+void RequestSegments::add_last_flushes() {
+    unsigned left = most_awaiting_;
+    direct_.for_each_to_flush([&](std::uint32_t key, std::uint64_t address) {
+        if (left == 0 || !batch_.has_room()) {
+            return;
+        }
+        --left;
+        const auto body = wire::encode(wire::FlushRequest{
+            .stag = key, .offset = address, .length = 1, .level = wire::FlushLevel::Persistent});
+        batch_.add_copied({.opcode = wire::Opcode::FlushRequest,
+                           .msn = request_msn_++,
+                           .payload_bytes = static_cast<std::uint16_t>(body.size())},
+                          body);
+    });
 }
 
 // Adds a read, flush or atomic request: one segment on the request queue.

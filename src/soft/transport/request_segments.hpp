@@ -49,8 +49,8 @@ public:
     // Adds the next segment of the send queue's next request to the batch, or does it, or a part of it,
     // without the link (request_segments_direct.cpp). There is such a request.
     [[nodiscard]] Added add_next();
-    // Adds a flush of all that was written. No request of the queue waits for its answer.
-    void add_flush_of_all();
+    // Adds flushes, at the end of the connection, of each object of the peer that this process could flush.
+    void add_last_flushes();
     // Returns how many bytes were copied without the link since the last call.
     [[nodiscard]] std::size_t take_direct_bytes() { return std::exchange(direct_bytes_, 0); }
     // Returns whether it is time to do something else than copy without the link.

@@ -114,8 +114,8 @@ public:
     [[nodiscard]] bool only_has_to_send() const EXCLUDES(mutex_);
 
     // Stops sending, and composes a TERMINATE after the bytes of earlier segments that the link has not taken
-    // yet. When memory of the peer is not durable, it is a flush, which fails there too, so that the peer
-    // knows. Those bytes are copied, because the programs that own their memory are then told that the
+    // yet. When memory of the peer is not durable, flushes take its place, which fail there too, so that the
+    // peer knows. Those bytes are copied, because the programs that own their memory are then told that the
     // operations are over. Returns nothing when those bytes cannot be read any more, or when there is no
     // memory.
     [[nodiscard]] std::vector<std::byte> last_words(const Broken &broken) EXCLUDES(mutex_);

@@ -123,7 +123,7 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     }
     if (broken.by == Broken::By::NotDurable) {
         batch_.clear();
-        requests_.add_flush_of_all();
+        requests_.add_last_flushes();
         return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
     }
     std::array<std::byte, wire::terminate_max_bytes> body;

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -36,17 +35,12 @@ namespace {
 // The range that was made durable last.
 std::atomic<std::uintptr_t> synced_from{0};
 std::atomic<std::uintptr_t> synced_to{0};
-std::atomic<int> sync_error{0};  // of the next call
 
 }  // namespace
 
 extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t length, int flags) {
     synced_from = reinterpret_cast<std::uintptr_t>(address);
     synced_to = synced_from + length;
-    if (const int error = sync_error.exchange(0); error != 0) {
-        errno = error;
-        return -1;
-    }
     return static_cast<int>(syscall(SYS_msync, address, length, flags));
 }
 
@@ -374,18 +368,6 @@ void an_initiator_flushes_what_it_has_written(void **) {
     assert_false(notes(pool.address(3), Pool::page));
 }
 
-// A process that opens the file now would not be told what the target was told.
-void no_flush_is_offered_after_a_failure(void **) {
-    Pool pool;
-    sync_error = EIO;
-    assert_false(pool.region.durable->persist(pool.region.addr, Pool::page).has_value());
-    Connection connection;
-    connection.offer(pool.region);
-    const std::uint32_t rights = connection.target_board.offers[0].rights;
-    assert_int_equal(rights & IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
-    assert_int_equal(rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT, 0);
-}
-
 // A read of such memory is also a flush, which only the target can do.
 void memory_that_can_be_durable_is_not_read(void **) {
     Pool pool;
@@ -595,8 +577,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_peer_that_lies_is_waited_for_once),
         cmocka_unit_test(written_regions_that_are_durable_are_forgotten),
         cmocka_unit_test(random_boards_reach_nothing_of_the_initiator),
-        // A later pool might get the number of this one's file.
-        cmocka_unit_test(no_flush_is_offered_after_a_failure),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

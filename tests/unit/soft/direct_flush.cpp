@@ -92,13 +92,20 @@ constexpr std::size_t page = 4096;
 class Server {
 public:
     Server() {
+        char name[] = "direct_flush-XXXXXX";
+        const int file = mkstemp(name);
+        // The file stays, so that no other file gets its inode number.
+        assert_true(file >= 0 && ftruncate(file, pool_bytes) == 0);
+        pool_ = mmap(nullptr, pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        assert_ptr_not_equal(pool_, MAP_FAILED);
+        close(file);
         int end[2];
         assert_int_equal(pipe(end), 0);
         child_ = test::fork_child();
         assert_true(child_ >= 0);
         if (child_ == 0) {
             is_server = true;
-            serve(end[1]);
+            serve(pool_, end[1]);
             _exit(EXIT_SUCCESS);
         }
         close(end[1]);
@@ -108,20 +115,20 @@ public:
     ~Server() {
         (void)kill(child_, SIGKILL);
         (void)waitpid(child_, nullptr, 0);
+        (void)munmap(pool_, pool_bytes);
     }
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
     [[nodiscard]] const char *port() const { return port_.data(); }
+    // Returns the first word of a page of the pool, which this process has mapped too.
+    [[nodiscard]] std::uint64_t word(std::size_t number) const {
+        auto *const at = reinterpret_cast<std::uint64_t *>(static_cast<std::byte *>(pool_) + number * page);
+        return std::atomic_ref<std::uint64_t>{*at}.load();
+    }
 
 private:
-    static void serve(int told) {
-        char name[] = "direct_flush-XXXXXX";
-        const int file = mkstemp(name);
-        // The file stays, so that no other file gets its inode number.
-        assert_true(file >= 0 && ftruncate(file, pool_bytes) == 0);
-        void *const pool = mmap(nullptr, pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        assert_ptr_not_equal(pool, MAP_FAILED);
+    static void serve(void *pool, int told) {
         ibv_context *context = nullptr;
         rpma_peer *peer = nullptr;
         rpma_ep *endpoint = nullptr;
@@ -159,6 +166,7 @@ private:
         }
     }
 
+    void *pool_ = nullptr;
     pid_t child_ = -1;
     std::array<char, 6> port_{};
 };
@@ -374,6 +382,28 @@ void writes_go_on_during_a_flush(void **state) {
     assert_int_equal(calls->of_client, before + 2);
 }
 
+// A program may tell by it that what was flushed is there.
+void an_atomic_write_waits_for_the_flush(void **state) {
+    Client &client = client_of(state);
+    const unsigned before = calls->of_client;
+    const Server &server = *static_cast<Ends *>(*state)->server;
+    constexpr std::size_t told_at = 9;
+    constexpr std::uint64_t told = 0x1122334455667788;
+    let_storage(true);
+    client.write(1);
+    client.flush(1);
+    assert_int_equal(
+        rpma_atomic_write(client.conn, client.remote, told_at * page, reinterpret_cast<const char *>(&told),
+                          RPMA_F_COMPLETION_ALWAYS, nullptr),
+        0);
+    assert_true(is_within_patience([&] { return calls->of_client != before; }));
+    assert_int_not_equal(server.word(told_at), told);
+    let_storage(false);
+    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_int_equal(server.word(told_at), told);
+}
+
 // The peer places a write with immediate data, so only it knows the pages.
 void what_the_peer_placed_is_flushed_there(void **state) {
     Client &client = client_of(state);
@@ -468,6 +498,7 @@ int main() {
         cmocka_unit_test_setup_teardown(a_worker_flushes_when_no_thread_sleeps, begin, end),
         cmocka_unit_test_setup_teardown(many_at_once_complete_in_order, begin, end),
         cmocka_unit_test_setup_teardown(writes_go_on_during_a_flush, begin, end),
+        cmocka_unit_test_setup_teardown(an_atomic_write_waits_for_the_flush, begin, end),
         cmocka_unit_test_setup_teardown(what_the_peer_placed_is_flushed_there, begin, end),
         cmocka_unit_test_setup_teardown(storage_fails_for_a_sleeper, begin, end),
         cmocka_unit_test_setup_teardown(storage_fails_for_a_worker, begin, end),
