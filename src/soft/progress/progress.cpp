@@ -152,7 +152,7 @@ void Group::clear_deadline(Source &source) {
             }
         }
     }
-    if (nudges_.any()) {
+    if (nudges_.any() && !(sources_.size() == 1 && sources_.front()->group_keeps_left_)) {
         count += nudges_.take(std::span{now}.subspan(count));
     }
     due_ = std::span{now}.first(count);
@@ -251,12 +251,9 @@ void Group::serve_once() {
         return;
     }
     lone->group_keeps_left_ = true;
-    serve();
+    serve();  // leaves the nudge to the next thread
     for (Source *const source : sources_) {
         source->group_keeps_left_ = false;
-        if (source->has_left()) {
-            nudge(*source);
-        }
     }
 }
 
