@@ -3,9 +3,9 @@
 // callgrind, which counts in measured_ functions only. bench_cost librpma|verbs|peer OPERATIONS: so many
 // 8-byte writes, each with its completion, on one connection over the soft device, through librpma or posted
 // to its queue pair. With `peer` they are posted too, and go to the shared memory of another process. Only
-// the thread counts that posts and polls; the engine's thread receives.
-//     bench_cost flush OPERATIONS FOLDER: prints the seconds of a write of 4 KiB and its persistent flush,
-//     for
+// the thread that posts and polls is counted, and not the engine's, which receives.
+//
+// bench_cost flush OPERATIONS FOLDER prints the seconds of a write of 4 KiB and its persistent flush, for
 // which the thread sleeps in rpma_cq_wait(). They go to a file in FOLDER that another process offers.
 #include <fcntl.h>
 #include <librpma.h>

@@ -194,53 +194,52 @@ void RequestSegments::add_last_flushes() {
             return;
         }
         --left;
-        const auto body = wire::encode(wire::FlushRequest{
-            .stag = key, .offset = address, .length = 1, .level = wire::FlushLevel::Persistent});
-        batch_.add_copied({.opcode = wire::Opcode::FlushRequest,
-                           .msn = request_msn_++,
-                           .payload_bytes = static_cast<std::uint16_t>(body.size())},
-                          body);
+        add_request(wire::Opcode::FlushRequest,
+                    wire::encode(wire::FlushRequest{
+                        .stag = key, .offset = address, .length = 1, .level = wire::FlushLevel::Persistent}));
     });
 }
 
-// Adds a read, flush or atomic request: one segment on the request queue.
+// Adds one segment on the request queue.
+void RequestSegments::add_request(wire::Opcode opcode, std::span<const std::byte> body) {
+    batch_.add_copied(
+        {.opcode = opcode, .msn = request_msn_++, .payload_bytes = static_cast<std::uint16_t>(body.size())},
+        body);
+}
+
+// Adds a read, flush or atomic request.
 void RequestSegments::add_answered(SendRequest &request) {
-    const std::uint32_t msn = request_msn_++;
-    const auto add = [&](wire::Opcode opcode, std::span<const std::byte> body) {
-        batch_.add_copied(
-            {.opcode = opcode, .msn = msn, .payload_bytes = static_cast<std::uint16_t>(body.size())}, body);
-    };
     if (request.opcode == IBV_WR_RDMA_READ) {
         const auto sink = queue_.sges_of(request);
-        add(wire::Opcode::ReadRequest,
-            wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
-                                           .sink_offset = sink.empty() ? 0 : sink[0].addr,
-                                           .size = request.length,
-                                           .source_stag = request.rkey,
-                                           .source_offset = request.remote_address}));
+        add_request(wire::Opcode::ReadRequest,
+                    wire::encode(wire::ReadRequest{.sink_stag = sink.empty() ? 0 : sink[0].lkey,
+                                                   .sink_offset = sink.empty() ? 0 : sink[0].addr,
+                                                   .size = request.length,
+                                                   .source_stag = request.rkey,
+                                                   .source_offset = request.remote_address}));
     } else if (request.opcode == SOFTRDMA_WR_FLUSH) {
         if (wire::FlushLevel{request.immediate} == wire::FlushLevel::Persistent) {
             direct_.peer_flushes();
         }
-        add(wire::Opcode::FlushRequest,
-            wire::encode(wire::FlushRequest{.stag = request.rkey,
-                                            .offset = request.remote_address,
-                                            .length = request.length,
-                                            .level = wire::FlushLevel{request.immediate}}));
+        add_request(wire::Opcode::FlushRequest,
+                    wire::encode(wire::FlushRequest{.stag = request.rkey,
+                                                    .offset = request.remote_address,
+                                                    .length = request.length,
+                                                    .level = wire::FlushLevel{request.immediate}}));
     } else {
         direct_.peer_writes();
-        request.immediate = msn;
+        request.immediate = request_msn_;
         const bool adds = request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-        add(wire::Opcode::AtomicRequest,
-            wire::encode(wire::AtomicRequest{
-                .operation = adds ? wire::AtomicOperation::FetchAdd : wire::AtomicOperation::CompareSwap,
-                .identifier = msn,
-                .stag = request.rkey,
-                .offset = request.remote_address,
-                .add_swap = adds ? request.compare_add : request.swap,
-                .add_swap_mask = adds ? 0 : UINT64_MAX,
-                .compare = adds ? 0 : request.compare_add,
-                .compare_mask = adds ? 0 : UINT64_MAX}));
+        add_request(wire::Opcode::AtomicRequest,
+                    wire::encode(wire::AtomicRequest{.operation = adds ? wire::AtomicOperation::FetchAdd
+                                                                       : wire::AtomicOperation::CompareSwap,
+                                                     .identifier = request.immediate,
+                                                     .stag = request.rkey,
+                                                     .offset = request.remote_address,
+                                                     .add_swap = adds ? request.compare_add : request.swap,
+                                                     .add_swap_mask = adds ? 0 : UINT64_MAX,
+                                                     .compare = adds ? 0 : request.compare_add,
+                                                     .compare_mask = adds ? 0 : UINT64_MAX}));
     }
     queue_.awaits_answer();
 }

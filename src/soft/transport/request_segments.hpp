@@ -68,6 +68,7 @@ private:
     [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
     [[nodiscard]] bool add_data(SendRequest &request);
     void add_immediate(const SendRequest &request);
+    void add_request(wire::Opcode opcode, std::span<const std::byte> body);
     void add_answered(SendRequest &request);
 
     // request_segments_direct.cpp

@@ -121,21 +121,20 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     if (!responses_.pin_again() || !batch_.copy_rest(words)) {
         return {};
     }
-    if (broken.by == Broken::By::NotDurable) {
-        batch_.clear();
-        requests_.add_last_flushes();
-        return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
-    }
-    std::array<std::byte, wire::terminate_max_bytes> body;
-    const std::size_t size =
-        wire::encode(broken.violation.code, std::span{broken.header}.first(broken.header_bytes),
-                     broken.read_request, body);
     batch_.clear();
-    batch_.add_copied({.opcode = wire::Opcode::Terminate,
-                       .queue = wire::Queue::Terminate,
-                       .msn = 1,
-                       .payload_bytes = static_cast<std::uint16_t>(size)},
-                      std::span{body}.first(size));
+    if (broken.by == Broken::By::NotDurable) {
+        requests_.add_last_flushes();
+    } else {
+        std::array<std::byte, wire::terminate_max_bytes> body;
+        const std::size_t size =
+            wire::encode(broken.violation.code, std::span{broken.header}.first(broken.header_bytes),
+                         broken.read_request, body);
+        batch_.add_copied({.opcode = wire::Opcode::Terminate,
+                           .queue = wire::Queue::Terminate,
+                           .msn = 1,
+                           .payload_bytes = static_cast<std::uint16_t>(size)},
+                          std::span{body}.first(size));
+    }
     return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
 }
 

@@ -45,7 +45,6 @@ struct Storage {
     std::mutex mutex;
     std::condition_variable changed;
     bool is_slow = false;
-    unsigned waiting = 0;
     int error = 0;
 } storage;
 
@@ -71,10 +70,8 @@ extern "C" [[gnu::visibility("default")]] int msync(void *address, std::size_t l
         std::unique_lock lock{storage.mutex};
         ++calls->of_client;
         calls->last_thread = gettid();
-        ++storage.waiting;
         storage.changed.notify_all();
         storage.changed.wait(lock, [] { return !storage.is_slow; });
-        --storage.waiting;
         if (const int error = std::exchange(storage.error, 0); error != 0) {
             errno = error;
             return -1;
@@ -222,30 +219,23 @@ public:
                                     RPMA_F_COMPLETION_ALWAYS, context),
                          0);
     }
-    // Waits as librpma's examples do.
-    ibv_wc wait() {
-        ibv_wc completion{};
-        int got = rpma_cq_get_wc(cq, 1, &completion, nullptr);
+    // Returns the next completion. Sleeps as librpma's examples do, or polls.
+    ibv_wc completion(bool sleeps = true) {
+        ibv_wc next{};
+        int got = rpma_cq_get_wc(cq, 1, &next, nullptr);
         while (got == RPMA_E_NO_COMPLETION) {
-            assert_int_equal(rpma_cq_wait(cq), 0);
-            got = rpma_cq_get_wc(cq, 1, &completion, nullptr);
+            if (sleeps) {
+                assert_int_equal(rpma_cq_wait(cq), 0);
+            }
+            got = rpma_cq_get_wc(cq, 1, &next, nullptr);
         }
         assert_int_equal(got, 0);
-        return completion;
-    }
-    ibv_wc poll() {
-        ibv_wc completion{};
-        int got = RPMA_E_NO_COMPLETION;
-        while (got == RPMA_E_NO_COMPLETION) {
-            got = rpma_cq_get_wc(cq, 1, &completion, nullptr);
-        }
-        assert_int_equal(got, 0);
-        return completion;
+        return next;
     }
     void write_and_flush(std::size_t number, bool sleeps) {
         write(number);
         flush(number);
-        assert_int_equal((sleeps ? wait() : poll()).status, IBV_WC_SUCCESS);
+        assert_int_equal(completion(sleeps).status, IBV_WC_SUCCESS);
     }
     // Writes until this process makes the flushes. Skips the test where it never does: the device takes no
     // direct way under Valgrind's memcheck.
@@ -344,7 +334,7 @@ void a_worker_flushes_when_no_thread_sleeps(void **state) {
     client.flush(1);
     assert_true(is_within_patience([&] { return calls->of_client != before; }));
     assert_int_not_equal(calls->last_thread, gettid());
-    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_int_equal(client.completion().status, IBV_WC_SUCCESS);
 }
 
 void many_at_once_complete_in_order(void **state) {
@@ -357,7 +347,7 @@ void many_at_once_complete_in_order(void **state) {
             client.flush(number, &names[number]);
         }
         for (const char &name : names) {
-            const ibv_wc completion = sleeps ? client.wait() : client.poll();
+            const ibv_wc completion = client.completion(sleeps);
             assert_int_equal(completion.status, IBV_WC_SUCCESS);
             assert_ptr_equal(reinterpret_cast<const void *>(completion.wr_id), &name);
         }
@@ -377,8 +367,8 @@ void writes_go_on_during_a_flush(void **state) {
     client.flush(2);
     assert_int_equal(calls->of_client, before + 1);
     let_storage(false);
-    assert_ptr_equal(reinterpret_cast<const void *>(client.wait().wr_id), &client);
-    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_ptr_equal(reinterpret_cast<const void *>(client.completion().wr_id), &client);
+    assert_int_equal(client.completion().status, IBV_WC_SUCCESS);
     assert_int_equal(calls->of_client, before + 2);
 }
 
@@ -399,8 +389,8 @@ void an_atomic_write_waits_for_the_flush(void **state) {
     assert_true(is_within_patience([&] { return calls->of_client != before; }));
     assert_int_not_equal(server.word(told_at), told);
     let_storage(false);
-    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
-    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_int_equal(client.completion().status, IBV_WC_SUCCESS);
+    assert_int_equal(client.completion().status, IBV_WC_SUCCESS);
     assert_int_equal(server.word(told_at), told);
 }
 
@@ -413,7 +403,7 @@ void what_the_peer_placed_is_flushed_there(void **state) {
                                          RPMA_F_COMPLETION_ON_ERROR, 1, nullptr),
                      0);
     client.flush(0);
-    assert_int_equal(client.wait().status, IBV_WC_SUCCESS);
+    assert_int_equal(client.completion().status, IBV_WC_SUCCESS);
     assert_true(calls->of_server > of_server);
     assert_int_equal(calls->of_client, before);
     // The message has to be delivered before a flush goes another way.
@@ -431,8 +421,8 @@ void failing_storage_ends_the_connection(bool sleeps, void **state) {
     client.write(1);
     client.flush(1);
     client.flush(2);
-    assert_int_equal((sleeps ? client.wait() : client.poll()).status, IBV_WC_REM_OP_ERR);
-    assert_int_equal((sleeps ? client.wait() : client.poll()).status, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(client.completion(sleeps).status, IBV_WC_REM_OP_ERR);
+    assert_int_equal(client.completion(sleeps).status, IBV_WC_WR_FLUSH_ERR);
     rpma_conn_event event = RPMA_CONN_UNDEFINED;
     assert_int_equal(rpma_conn_next_event(client.conn, &event), 0);
     assert_int_equal(event, RPMA_CONN_CLOSED);
@@ -467,7 +457,7 @@ void a_connection_ends_during_a_flush(void **state) {
     client.write(1);
     client.flush(1);
     assert_int_equal(rpma_conn_disconnect(client.conn), 0);
-    const ibv_wc_status status = client.wait().status;
+    const ibv_wc_status status = client.completion().status;
     assert_true(status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_SUCCESS);
 
     Client &next = next_client_of(state);
@@ -478,7 +468,7 @@ void a_connection_ends_during_a_flush(void **state) {
     next.flush(1);
     assert_true(is_within_patience([&] { return calls->of_client != before; }));
     assert_int_equal(rpma_conn_disconnect(next.conn), 0);
-    assert_int_equal(next.wait().status, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(next.completion().status, IBV_WC_WR_FLUSH_ERR);
     std::thread ends{[&] { next.end(); }};
     let_storage(false);
     ends.join();
