@@ -100,8 +100,7 @@ bool DirectAccess::prove() {
         boards_.peers->peers_place.load(std::memory_order_relaxed) + offsetof(Board, proof);
     const iovec there{.iov_base = reinterpret_cast<void *>(place),
                       .iov_len = sizeof(found)};  // NOLINT(performance-no-int-to-ptr)
-    const bool is_peers = process_ > 0 && thread_ > 0 && tgkill(process_, thread_, 0) == 0;
-    const ssize_t bytes = is_peers ? process_vm_readv(thread_, &here, 1, &there, 1, 0) : 0;
+    const ssize_t bytes = is_of_process() ? process_vm_readv(thread_, &here, 1, &there, 1, 0) : 0;
     proven_ = bytes == sizeof(found) && found == number;
     if (!proven_) {
         BASE_LOG(Info, "a peer on this host is not accessed directly, all goes through the rings: %s",
@@ -111,15 +110,26 @@ bool DirectAccess::prove() {
     return proven_;
 }
 
+// Returns whether the thread that the peer named is still one of its process.
+bool DirectAccess::is_of_process() const {
+    return process_ > 0 && thread_ > 0 && tgkill(process_, thread_, 0) == 0;
+}
+
+// The number of the thread means nothing for an access to mapped memory. The kernel's next access proves it.
 bool DirectAccess::look_again() {
-    if (!proven_) {
+    if (!is_known()) {
         return true;
     }
     unmap_withdrawn();
-    if (has_mapping_) {
-        persist::install_guard();  // the program may have set a handler of its own since
+    if (!has_mapping_) {
+        return prove();
     }
-    return prove();
+    persist::install_guard();  // the program may have set a handler of its own since
+    proven_ = false;
+    if (!is_of_process()) {
+        end();
+    }
+    return is_possible();
 }
 
 bool DirectAccess::is_of(const Mapped &mapped, const Board::Offer &offer) {
@@ -160,6 +170,9 @@ void DirectAccess::use_mapping() {
 // The thread whose process was looked at is the peer's when the peer still names it afterwards.
 void DirectAccess::look_for(Mapped &mapped) {
     constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    if (!proven_ && !prove()) {
+        return;
+    }
     const pid_t thread = thread_;
     auto found = PeerMapping::of({.thread = thread,
                                   .place = mapped.place,
@@ -205,7 +218,7 @@ std::size_t DirectAccess::least_bytes_beside_message() const {
 
 // Prepares an access of the offer that was found last, which begins after it.
 bool DirectAccess::is_ready() {
-    if (!proven_ && !prove()) {
+    if (!is_known() && !prove()) {
         return false;
     }
     use_mapping();
@@ -262,8 +275,10 @@ bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::
     if (!is_ready()) {
         return false;
     }
-    return may_use_mapping() ? copy_mapped(way, key, address, here)
-                             : copy_by_kernel(way, key, address, here, bytes);
+    if (may_use_mapping()) {
+        return copy_mapped(way, key, address, here);
+    }
+    return (proven_ || prove()) && copy_by_kernel(way, key, address, here, bytes);
 }
 
 // A peer that withdraws the offer waits for one part only.

@@ -162,6 +162,9 @@ private:
     void forget(Mapped &mapped);
     [[nodiscard]] bool find(std::uint32_t key);
     [[nodiscard]] bool is_ready();
+    // Returns whether the peer's thread was proven once.
+    [[nodiscard]] bool is_known() const { return thread_ != 0; }
+    [[nodiscard]] bool is_of_process() const;
     [[nodiscard]] bool prove();
     [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                     unsigned right, Reached &reached);
@@ -178,7 +181,7 @@ private:
     void note_written(const Reached &reached, std::size_t bytes);
 
     Boards boards_;
-    bool proven_ = false;
+    bool proven_ = false;  // by the last look
     pid_t process_ = 0;
     pid_t thread_ = 0;
     std::size_t number_ = 0;        // of the offer that was found last
