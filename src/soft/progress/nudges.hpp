@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress/nudges: sources of a group with work that no socket reports. A descriptor in the group's
-// epoll set is readable while there is one.
+// epoll set becomes readable with the first, and stays so until the group relies on its set: it costs two
+// system calls to tell a thread that does not sleep, and to take that back.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -14,7 +15,7 @@
 
 namespace soft {
 
-// give() needs no lock. Only the holder of the group's lock calls the functions that take.
+// give() needs no lock. Only the holder of the group's lock calls the others.
 class Nudges {
 public:
     // Makes the descriptor. Returns false when the process has no more of them (errno).
@@ -31,19 +32,31 @@ public:
         if (source.is_nudged_.exchange(true, std::memory_order_acq_rel)) {
             return;
         }
-        Source *first = first_.load(std::memory_order_relaxed);
-        do {
-            source.next_nudged_ = first;
-            // Release makes the successor visible to the thread that takes the source.
-        } while (!first_.compare_exchange_weak(first, &source, std::memory_order_release,
-                                               std::memory_order_relaxed));
-        if (first == nullptr) {
-            (void)eventfd_write(told_.get(), 1);
+        source.next_nudged_ = first_.load(std::memory_order_relaxed);
+        // Release makes the successor visible to the thread that takes the source.
+        while (!first_.compare_exchange_weak(source.next_nudged_, &source, std::memory_order_release,
+                                             std::memory_order_relaxed)) {
+        }
+        tell();
+    }
+    [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
+    // Makes the descriptor unreadable, unless there is a source. A thread that gave one may be late, and make it
+    // readable once more.
+    void settle() {
+        if (!any()) {
+            hush();
+            if (any()) {
+                tell();
+            }
         }
     }
-    // Returns whether there is a source to take, or the descriptor has to be read again.
-    [[nodiscard]] bool any() const {
-        return first_.load(std::memory_order_relaxed) != nullptr || late_writes_ != 0;
+    // Makes the descriptor unreadable before take().
+    void hush() {
+        eventfd_t writes = 0;
+        if (is_told_.load(std::memory_order_relaxed) && eventfd_read(told_.get(), &writes) == 0) {
+            // It reads what give() has stored, so the sources that were given before are seen by take().
+            is_told_.exchange(false, std::memory_order_acq_rel);
+        }
     }
     // Takes the sources, and returns their number. Those for which there is no place stay.
     [[nodiscard]] std::size_t take(std::span<Source *> to) {
@@ -69,16 +82,15 @@ public:
     }
 
 private:
-    // Takes all sources, and calls use() for each, which may give it again. It reads the descriptor before,
-    // so that a source that is given meanwhile makes it readable again. The thread that gave the first of
-    // them may not have written yet; its write has to be read later, or the descriptor would stay readable.
-    void take_each(const auto &use) {
-        eventfd_t writes = 0;
-        (void)eventfd_read(told_.get(), &writes);
-        Source *source = first_.exchange(nullptr, std::memory_order_acquire);
-        if (is_open()) {
-            late_writes_ += (source != nullptr ? 1 : 0) - writes;
+    // Only one write is there, or on its way, until it is read.
+    void tell() {
+        if (is_open() && !is_told_.exchange(true, std::memory_order_acq_rel)) {
+            (void)eventfd_write(told_.get(), 1);
         }
+    }
+    // Takes all sources, and calls use() for each, which may give it again.
+    void take_each(const auto &use) {
+        Source *source = first_.exchange(nullptr, std::memory_order_acquire);
         while (source != nullptr) {
             Source *const next = source->next_nudged_;
             source->is_nudged_.store(false, std::memory_order_release);
@@ -89,7 +101,7 @@ private:
 
     base::Fd told_;
     std::atomic<Source *> first_{nullptr};
-    eventfd_t late_writes_ = 0;  // those of the sources that were taken; they are still to be read
+    std::atomic<bool> is_told_{false};  // the descriptor is readable, or a thread is about to write
 };
 
 }  // namespace soft

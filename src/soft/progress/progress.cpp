@@ -152,8 +152,13 @@ void Group::clear_deadline(Source &source) {
             }
         }
     }
-    if (nudges_.any() && !(sources_.size() == 1 && sources_.front()->group_keeps_left_)) {
-        count += nudges_.take(std::span{now}.subspan(count));
+    if (sources_.size() != 1 || !sources_.front()->group_keeps_left_) {
+        if (relies_) {
+            nudges_.hush();
+        }
+        if (nudges_.any()) {
+            count += nudges_.take(std::span{now}.subspan(count));
+        }
     }
     due_ = std::span{now}.first(count);
     for (Source *const source : due_) {
@@ -218,6 +223,7 @@ void Group::begin_to_rely_or_cease() {
         for (Source *const source : looked_at) {
             put_to_rest(*source);
         }
+        nudges_.settle();
     }
     relies_ = relies;
 }

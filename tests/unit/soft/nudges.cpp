@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/nudges: the descriptor is readable while there is a source to take, and no longer.
+// soft/progress/nudges: a thread that sleeps on the descriptor wakes for each source, and for nothing else.
 #include <poll.h>
+#include <sys/eventfd.h>
 
 #include <array>
 #include <atomic>
@@ -24,7 +25,12 @@ struct Open : soft::Nudges {
         pollfd told{.fd = fd(), .events = POLLIN, .revents = 0};
         return poll(&told, 1, 0) == 1;
     }
+    // Takes some for a thread that will sleep on the descriptor, and for one that will not.
     [[nodiscard]] std::size_t take_some() {
+        hush();
+        return take_some_untold();
+    }
+    [[nodiscard]] std::size_t take_some_untold() {
         std::array<soft::Source *, 2> taken;
         return any() ? take(taken) : 0;
     }
@@ -53,7 +59,31 @@ void a_forgotten_one_leaves_the_others(Open &nudges) {
     nudges.forget(sources[0]);
     assert_true(nudges.is_told());
     nudges.forget(sources[1]);
-    assert_false(nudges.any() && nudges.take_some() != 0);
+    assert_false(nudges.any());
+    nudges.settle();
+    assert_false(nudges.is_told());
+}
+
+void a_thread_that_does_not_sleep_is_told_once(Open &nudges) {
+    FakeSource source;
+    for (int i = 0; i < 3; ++i) {
+        nudges.give(source);
+        assert_int_equal(nudges.take_some_untold(), 1);
+    }
+    eventfd_t writes = 0;
+    assert_int_equal(eventfd_read(nudges.fd(), &writes), 0);
+    assert_int_equal(writes, 1);
+}
+
+void one_that_is_there_before_the_sleep_is_told(Open &nudges) {
+    FakeSource source;
+    nudges.give(source);
+    assert_int_equal(nudges.take_some_untold(), 1);
+    nudges.give(source);
+    nudges.settle();
+    assert_true(nudges.is_told());
+    assert_int_equal(nudges.take_some_untold(), 1);
+    nudges.settle();
     assert_false(nudges.is_told());
 }
 
@@ -81,6 +111,7 @@ void a_giver_that_is_late_leaves_nothing_behind(Open &nudges) {
             taken += nudges.take_some();
         }
         assert_int_equal(taken, 1);
+        nudges.settle();
         told += nudges.is_told() ? 1 : 0;
     }
     assert_int_equal(told, 0);
@@ -92,6 +123,8 @@ int main() {
     const CMUnitTest tests[] = {
         fixture_test(it_is_told_as_long_as_there_is_one),
         fixture_test(a_forgotten_one_leaves_the_others),
+        fixture_test(a_thread_that_does_not_sleep_is_told_once),
+        fixture_test(one_that_is_there_before_the_sleep_is_told),
         fixture_test(a_giver_that_is_late_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
