@@ -10,6 +10,21 @@
 
 namespace soft {
 
+namespace {
+
+// The channel for which this thread is in next_event(). It takes the events itself that it makes, so the
+// descriptor need not tell it of them.
+thread_local const CompletionChannel *waited_for = nullptr;
+
+struct WaitsFor {
+    explicit WaitsFor(const CompletionChannel &channel) { waited_for = &channel; }
+    ~WaitsFor() { waited_for = nullptr; }
+    WaitsFor(const WaitsFor &) = delete;
+    WaitsFor &operator=(const WaitsFor &) = delete;
+};
+
+}  // namespace
+
 base::Result<CompletionChannel *> CompletionChannel::create(ibv_context *context) {
     auto readable = base::Readable::create();
     if (!readable) {
@@ -60,6 +75,8 @@ void CompletionChannel::notify(CompletionQueue &queue) {
     const base::Lock lock{mutex_};
     if (queue.pending_events_++ == 0) {
         pending_.push(&queue);
+    }
+    if (waited_for != this) {
         readable_.set(true);
     }
 }
@@ -72,8 +89,8 @@ CompletionQueue *CompletionChannel::take() {
     CompletionQueue *const queue = pending_.front();
     if (--queue->pending_events_ == 0) {
         pending_.pop();
-        readable_.set(!pending_.empty());
     }
+    readable_.set(!pending_.empty());
     pthread_mutex_lock(&queue->mutex);
     ++queue->unacknowledged_events_;
     pthread_mutex_unlock(&queue->mutex);
@@ -101,6 +118,7 @@ base::Result<CompletionQueue *> CompletionChannel::next_event() {
     base::set_shared(sleeps_here_, blocks);
     bool interrupted = false;
     if (blocks) {
+        const WaitsFor waits{*this};
         interrupted = !Group::wait(groups, fd, [&] { return (event = take()) != nullptr; });
     } else {
         for (const auto &group : groups) {
