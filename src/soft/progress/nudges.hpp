@@ -40,8 +40,8 @@ public:
         tell();
     }
     [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
-    // Makes the descriptor unreadable, unless there is a source. A thread that gave one may be late, and make it
-    // readable once more.
+    // Makes the descriptor unreadable, unless there is a source. A thread that gave one may be late, and make
+    // it readable once more.
     void settle() {
         if (!any()) {
             hush();
