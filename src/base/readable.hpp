@@ -6,8 +6,10 @@
 #include <sys/uio.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
+#include "base/event.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
 
@@ -33,14 +35,15 @@ public:
         }
         is_set_ = readable;
         if (readable) {
-            (void)eventfd_write(fd(), 1);
+            raise_event(fd());
             return;
         }
-        eventfd_t ignored = 0;
+        std::uint64_t ignored = 0;
         const iovec to{.iov_base = &ignored, .iov_len = sizeof(ignored)};
-        constexpr off_t as_read = -1;
-        if (preadv2(fd(), &to, 1, as_read, RWF_NOWAIT) < 0 && errno != EAGAIN) {
-            (void)eventfd_read(fd(), &ignored);  // before Linux 5.8
+        constexpr long as_read = -1;
+        // It is no cancellation point (event.hpp). The place has two halves.
+        if (syscall(SYS_preadv2, fd(), &to, 1, as_read, as_read, RWF_NOWAIT) < 0 && errno != EAGAIN) {
+            (void)take_event(fd());  // before Linux 5.8
         }
     }
 

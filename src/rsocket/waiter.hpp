@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/event.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
@@ -42,11 +43,8 @@ public:
 
     // The descriptor is readable when the thread was woken. -1: there is none.
     [[nodiscard]] int fd() const { return fd_.get(); }
-    void wake() override { (void)eventfd_write(fd_.get(), 1); }
-    void clear() {
-        eventfd_t ignored = 0;
-        (void)eventfd_read(fd_.get(), &ignored);
-    }
+    void wake() override { base::raise_event(fd_.get()); }
+    void clear() { (void)base::take_event(fd_.get()); }
 
 private:
     static std::shared_ptr<Waiter> &kept() {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/at_exit.hpp"
+#include "base/event.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/shared_value.hpp"
@@ -124,7 +125,7 @@ void Engine::withdraw(Group &group) {
     state.ticked_groups.erase(group.engine_key_);
     state.groups.erase(group.engine_key_);
     if (state.groups.empty()) {
-        eventfd_write(state.wake.get(), 1);  // the thread ends with the last group
+        base::raise_event(state.wake.get());  // the thread ends with the last group
     }
 }
 
@@ -135,7 +136,7 @@ void Engine::begin_ticks(Group &group, bool fast) {
     const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
         state.tick_ms = needed_ms;
-        eventfd_write(state.wake.get(), 1);
+        base::raise_event(state.wake.get());
     }
 }
 
@@ -222,7 +223,7 @@ void Engine::assist(std::atomic<base::Clock::time_point> &last) {
     }
     state_->assists.fetch_add(1, std::memory_order_relaxed);
     if (!state_->assisted.exchange(true, std::memory_order_relaxed)) {
-        eventfd_write(state_->wake.get(), 1);
+        base::raise_event(state_->wake.get());
     }
     while (serve_ready(0).work && base::Clock::now() - now < enough) {
     }
@@ -231,7 +232,7 @@ void Engine::assist(std::atomic<base::Clock::time_point> &last) {
 void Engine::end_assistance() {
     if (state_->assisted.load(std::memory_order_relaxed)) {
         base::set_shared(state_->assisted, false);
-        eventfd_write(state_->wake.get(), 1);
+        base::raise_event(state_->wake.get());
     }
 }
 
@@ -266,8 +267,7 @@ void Engine::run() {
         last_work = served.work ? now : last_work;
         spinning = now - last_work < engine_spins;
         if (served.woken) {
-            eventfd_t ignored = 0;
-            (void)eventfd_read(state.wake.get(), &ignored);
+            (void)base::take_event(state.wake.get());
             timeout_ms = 0;  // a group wants ticks since the thread fell asleep
         }
         if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
@@ -309,7 +309,7 @@ void Engine::at_exit() {
         while (state.drains != 0 && state.ended.wait_until(state.mutex, drained)) {
         }
         state.ending = true;
-        eventfd_write(state.wake.get(), 1);
+        base::raise_event(state.wake.get());
         const auto ended = base::Clock::now() + limits::thread_timeout;
         while (state.running && state.ended.wait_until(state.mutex, ended)) {
         }

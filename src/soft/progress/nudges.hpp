@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <span>
 
+#include "base/event.hpp"
 #include "base/fd.hpp"
 #include "soft/progress/source.hpp"
 
@@ -25,6 +26,7 @@ public:
         }
         return static_cast<bool>(told_);
     }
+    void close() { told_.reset(); }
     [[nodiscard]] bool is_open() const { return static_cast<bool>(told_); }
     [[nodiscard]] int fd() const { return told_.get(); }
 
@@ -52,8 +54,7 @@ public:
     }
     // Makes the descriptor unreadable before take().
     void hush() {
-        eventfd_t writes = 0;
-        if (is_told_.load(std::memory_order_relaxed) && eventfd_read(told_.get(), &writes) == 0) {
+        if (is_told_.load(std::memory_order_relaxed) && base::take_event(told_.get())) {
             // It reads what give() has stored, so the sources that were given before are seen by take().
             is_told_.exchange(false, std::memory_order_acq_rel);
         }
@@ -85,7 +86,7 @@ private:
     // Only one write is there, or on its way, until it is read.
     void tell() {
         if (is_open() && !is_told_.exchange(true, std::memory_order_acq_rel)) {
-            (void)eventfd_write(told_.get(), 1);
+            base::raise_event(told_.get());
         }
     }
     // Takes all sources, and calls use() for each, which may give it again.
