@@ -22,14 +22,40 @@ constexpr std::chrono::microseconds waiter_spins{20};
 // for this long again, the engine serves the group.
 constexpr std::chrono::milliseconds absence{50};
 
-// The caller would only sleep until another thread has done the job. Cancelling the thread would leave the
-// job half done: msync is a cancellation point.
-void do_here(const persist::Job &job) {
-    int cancelling = 0;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
-    job.run(job.argument);
-    pthread_setcancelstate(cancelling, nullptr);
-}
+// Calls one function of each group now, and the other one at the end of the scope, also when the thread is
+// cancelled.
+class Between {
+public:
+    using Groups = std::span<const std::shared_ptr<Group>>;
+    Between(Groups groups, void (Group::*begin)(), void (Group::*end)()) : groups_{groups}, end_{end} {
+        std::ranges::for_each(groups_, [begin](const auto &group) { ((*group).*begin)(); });
+    }
+    ~Between() {
+        const int error = errno;
+        std::ranges::for_each(groups_, [this](const auto &group) { ((*group).*end_)(); });
+        errno = error;
+    }
+    Between(const Between &) = delete;
+    Between &operator=(const Between &) = delete;
+
+private:
+    Groups groups_;
+    void (Group::*end_)();
+};
+
+// Keeps the thread from being cancelled, or allows it again, until the scope ends. A thread that serves would
+// leave its work half done.
+class Cancelling {
+public:
+    explicit Cancelling(int state) { pthread_setcancelstate(state, &before_); }
+    ~Cancelling() { pthread_setcancelstate(before_, nullptr); }
+    Cancelling(const Cancelling &) = delete;
+    Cancelling &operator=(const Cancelling &) = delete;
+    [[nodiscard]] int before() const { return before_; }
+
+private:
+    int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 }  // namespace
 
@@ -54,16 +80,6 @@ void Group::wake_up() {
     begin_to_rely_or_cease();
 }
 
-persist::Job *Group::serve_for_sleeper(bool alone) {
-    const base::Lock lock{mutex_};
-    const bool may_take =
-        alone && sources_.size() == 1 && sources_.front()->has_left() && persist::survives_faults();
-    persist::Job *const job = may_take ? sources_.front()->take_left() : nullptr;
-    ++looks_.count;
-    serve();
-    return job;
-}
-
 // The sleeper has its event and will likely be back, so it keeps the group as a poller does.
 void Group::end_sleep() {
     const base::Lock lock{mutex_};
@@ -72,47 +88,47 @@ void Group::end_sleep() {
     begin_to_rely_or_cease();
 }
 
+// Does what the only source has left, in place of the sleep until another thread has done it. Returns false
+// when there is nothing.
+bool Group::do_left_job() {
+    persist::Job *job = nullptr;
+    {
+        const base::Lock lock{mutex_};
+        if (sources_.size() == 1 && sources_.front()->has_left() && persist::survives_faults()) {
+            job = sources_.front()->take_left();
+        }
+    }
+    if (job == nullptr) {
+        return false;
+    }
+    end_sleep();  // the engine takes over when storage is slow
+    job->run(job->argument);
+    begin_sleep();
+    return true;
+}
+
 bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                  const std::function<bool()> &ready) {
-    // Calls one function of each group now, and the other one at the end of the scope, also when the thread
-    // is cancelled in poll(2).
-    struct Between {
-        Between(std::span<const std::shared_ptr<Group>> all, void (Group::*begin)(), void (Group::*end)())
-            : groups{all}, end_each{end} {
-            std::ranges::for_each(groups, [begin](const auto &group) { ((*group).*begin)(); });
-        }
-        ~Between() {
-            const int error = errno;
-            std::ranges::for_each(groups, [this](const auto &group) { ((*group).*end_each)(); });
-            errno = error;
-        }
-        Between(const Between &) = delete;
-        Between &operator=(const Between &) = delete;
-        std::span<const std::shared_ptr<Group>> groups;
-        void (Group::*end_each)();
-    };
     thread_local std::vector<pollfd> fds;
     fds.assign(1, pollfd{.fd = event_fd, .events = POLLIN, .revents = 0});
     for (const auto &group : groups) {
         fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
     }
+    const Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const Between waits{groups, &Group::begin_sleep, &Group::end_sleep};
     auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
         for (const auto &group : groups) {
-            if (persist::Job *const job = group->serve_for_sleeper(groups.size() == 1)) {
-                group->end_sleep();  // the engine takes over when storage is slow
-                do_here(*job);
-                group->begin_sleep();
-            }
+            group->poll(false);
         }
-        if (ready()) {
+        if (ready() || (groups.size() == 1 && groups.front()->do_left_job() && ready())) {
             return true;
         }
         if (base::Clock::now() < sleep_at) {
             continue;
         }
         const Between sleeps{groups, &Group::fall_asleep, &Group::wake_up};
+        const Cancelling as_before{disabled.before()};
         if (::poll(fds.data(), fds.size(), -1) < 0) {
             return false;
         }

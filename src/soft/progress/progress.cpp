@@ -196,7 +196,14 @@ base::Result<void> Group::allow_nudges() {
     if (nudges_.is_open()) {
         return {};
     }
-    return nudges_.open() ? add_descriptor(nudges_.fd()) : base::Result<void>{base::last_failure()};
+    if (!nudges_.open()) {
+        return base::last_failure();
+    }
+    auto added = add_descriptor(nudges_.fd());
+    if (!added) {
+        nudges_.close();
+    }
+    return added;
 }
 
 // While no thread sleeps, the group looks at its few sources, or at the lively ones.

@@ -92,7 +92,7 @@ public:
 
     // Serves the groups and sleeps in between until ready() is true, or a signal handler ran (false, errno
     // EINTR). event_fd is readable when another thread may have made ready() true. The groups, and the
-    // descriptor, are this process's own.
+    // descriptor, are this process's own. The thread can be cancelled while it sleeps.
     static bool wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
                      const std::function<bool()> &ready);
 
@@ -132,9 +132,7 @@ private:
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
     void wake_up() EXCLUDES(mutex_);
-    // Returns a job for the sleeper, when it serves this group `alone`, and the group has one source; null
-    // when there is none.
-    [[nodiscard]] persist::Job *serve_for_sleeper(bool alone) EXCLUDES(mutex_);
+    [[nodiscard]] bool do_left_job() EXCLUDES(mutex_);
     void end_sleep() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
     [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);

@@ -12,8 +12,8 @@ namespace soft {
 
 namespace {
 
-// The channel for which this thread is in next_event(). It takes the events itself that it makes, so the
-// descriptor need not tell it of them.
+// The channel for which this thread is in next_event(). It takes an event that it makes itself before it does
+// anything that may block, so the descriptor need not tell of that one.
 thread_local const CompletionChannel *waited_for = nullptr;
 
 struct WaitsFor {
