@@ -32,6 +32,9 @@ void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
 // signals (look_again()): a system call for each access of a few bytes takes longer than the access.
 constexpr std::chrono::milliseconds survives_for{1};
 
+// In this time the numbers of a process and of its thread that have ended do not both come again.
+constexpr std::chrono::seconds proven_for{1};
+
 // Returns whether this thread survives that the peer truncates a file.
 bool survives_faults(base::Clock::time_point now) {
     // It is initial-exec, as guard.cpp's variables are: each access of a few bytes looks at it.
@@ -102,6 +105,7 @@ bool DirectAccess::prove() {
                       .iov_len = sizeof(found)};  // NOLINT(performance-no-int-to-ptr)
     const ssize_t bytes = is_of_process() ? process_vm_readv(thread_, &here, 1, &there, 1, 0) : 0;
     proven_ = bytes == sizeof(found) && found == number;
+    proven_at_ = now_;
     if (!proven_) {
         BASE_LOG(Info, "a peer on this host is not accessed directly, all goes through the rings: %s",
                  bytes < 0 ? std::strerror(errno) : "its process cannot be named here");
@@ -115,16 +119,19 @@ bool DirectAccess::is_of_process() const {
     return process_ > 0 && thread_ > 0 && tgkill(process_, thread_, 0) == 0;
 }
 
-// The number of the thread means nothing for an access to mapped memory. The kernel's next access proves it.
+// An access to mapped memory uses no number, so a proof is needed before the kernel's next access, and in
+// time before processes have had all numbers.
 bool DirectAccess::look_again() {
     if (!is_known()) {
         return true;
     }
     unmap_withdrawn();
-    if (!has_mapping_) {
+    if (has_mapping_) {
+        persist::install_guard();  // the program may have set a handler of its own since
+    }
+    if (!has_mapping_ || now_ - proven_at_ > proven_for) {
         return prove();
     }
-    persist::install_guard();  // the program may have set a handler of its own since
     proven_ = false;
     if (!is_of_process()) {
         end();

@@ -182,6 +182,7 @@ private:
 
     Boards boards_;
     bool proven_ = false;  // by the last look
+    base::Clock::time_point proven_at_;
     pid_t process_ = 0;
     pid_t thread_ = 0;
     std::size_t number_ = 0;        // of the offer that was found last
