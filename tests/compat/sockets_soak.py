@@ -417,7 +417,9 @@ def main(rpma, program, seconds, seed):
         except Exception:
             for name in ('clients.out', 'servers.out', 'nginx.log'):
                 with contextlib.suppress(OSError):
-                    print(f'---- {name}', pathlib.Path(name).read_text(errors='replace')[-4000:], file=sys.stderr)
+                    lines = pathlib.Path(name).read_text(errors='replace').splitlines()
+                    told = [line for line in lines if 'in recovery mode' not in line]  # each connection meanwhile is told
+                    print(f'---- {name}: {len(lines)} lines', *told[-100:], sep='\n', file=sys.stderr)
             raise
         finally:
             for process in [*run.clients, *run.server.processes]:
