@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancelling.hpp"
 #include "persist/guard.hpp"
 #include "persist/proc_text.hpp"
 
@@ -325,8 +326,7 @@ void *map_object_of(const PeerMemory &memory) {
     }
     Search search{memory};
     // Waiting for the thread is a cancellation point, and the thread uses this frame.
-    int cancelling = 0;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelling);
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const sigset_t blocked = persist::signals_of_others();
     sigset_t before;
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
@@ -340,7 +340,6 @@ void *map_object_of(const PeerMemory &memory) {
     if (error == 0) {
         pthread_join(thread, nullptr);
     }
-    pthread_setcancelstate(cancelling, nullptr);
     return search.mapped();
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/cancelling.hpp"
 #include "persist/guard.hpp"
 #include "soft/progress/progress.hpp"
 
@@ -41,20 +42,6 @@ public:
 private:
     Groups groups_;
     void (Group::*end_)();
-};
-
-// Keeps the thread from being cancelled, or allows it again, until the scope ends. A thread that serves would
-// leave its work half done.
-class Cancelling {
-public:
-    explicit Cancelling(int state) { pthread_setcancelstate(state, &before_); }
-    ~Cancelling() { pthread_setcancelstate(before_, nullptr); }
-    Cancelling(const Cancelling &) = delete;
-    Cancelling &operator=(const Cancelling &) = delete;
-    [[nodiscard]] int before() const { return before_; }
-
-private:
-    int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 }  // namespace
@@ -114,7 +101,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
     for (const auto &group : groups) {
         fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
     }
-    const Cancelling disabled{PTHREAD_CANCEL_DISABLE};
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const Between waits{groups, &Group::begin_sleep, &Group::end_sleep};
     auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
@@ -128,7 +115,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
             continue;
         }
         const Between sleeps{groups, &Group::fall_asleep, &Group::wake_up};
-        const Cancelling as_before{disabled.before()};
+        const base::Cancelling as_before{disabled.before()};
         if (::poll(fds.data(), fds.size(), -1) < 0) {
             return false;
         }
