@@ -18,6 +18,7 @@ namespace {
 using namespace datagram;
 
 constexpr Room room{.receives = 8, .sends = 8};
+constexpr int most_wait_ms = 40'000;  // The kernel may deliver late, even on the loopback.
 const Ip loopback4 = Ip::of_v4({.s_addr = htonl(INADDR_LOOPBACK)});
 const Ip loopback6 = Ip::of_v6(in6addr_loopback);
 
@@ -32,18 +33,19 @@ struct Udp {
         address = address_of(&name, length).value();
         assert_true(udp::prepare(fd.get(), family).has_value());
     }
-    [[nodiscard]] bool has_datagram() const {
+    [[nodiscard]] bool has_datagram(int wait_ms = 0) const {
         pollfd one{.fd = fd.get(), .events = POLLIN, .revents = 0};
-        return ::poll(&one, 1, 0) == 1;
+        return ::poll(&one, 1, wait_ms) == 1;
     }
     void send_to(const Address &to, std::span<const std::byte> bytes) const {
         AnyAddress name;
         const socklen_t length = write_address(to, family, name);
         assert_true(udp::send(fd.get(), bytes, &name.any, length).has_value());
     }
-    // Receives the message that is there, and asserts that its envelope is good.
+    // Receives the next datagram, which must come within 40 seconds, and asserts that its envelope is good.
     [[nodiscard]] Envelope take() const {
         std::array<std::byte, 4096> bytes;
+        assert_true(has_datagram(most_wait_ms));
         const auto arrival = udp::receive(fd.get(), bytes);
         assert_true(arrival.has_value());
         return decode_envelope(std::span{bytes}.first(arrival->bytes)).value();
@@ -110,7 +112,7 @@ void messages_take_the_queue_pairs(void **) {
         End a{ip};
         End b{ip};
         a.send(b.address, "first");
-        assert_true(b.has_datagram());
+        assert_true(b.has_datagram(most_wait_ms));
         b.expect(a, "first");
         meet(a, b);
         meet(b, a);
@@ -175,7 +177,6 @@ void forged_answers(void **) {
     }
     for (int i = 0; i < 5; ++i) {
         a.send(peer.address, "x");
-        assert_true(peer.has_datagram());
         (void)peer.take();
     }
     other.endpoint->serve();
@@ -187,7 +188,9 @@ void forged_answers(void **) {
     assert_false(peer.has_datagram());
 }
 
-// The messages begin with bytes that are no label, or with labels of other addresses than the sender's.
+// The messages begin with bytes that are no label, or with labels of other addresses than the sender's. A
+// good message follows each of them: once it is there, the endpoint has dropped the one before it, and has
+// its receive free again. A datagram for which no receive is free would be lost.
 void forged_labels(void **) {
     End b{loopback4};
     const Udp silent{loopback4};
@@ -204,7 +207,7 @@ void forged_labels(void **) {
         found = (*sender)->next_looked_up();
     }
     assert_true(found->asker == &asker && found->handle);
-    const auto send = [&](const Address &label, std::size_t bytes, auto spoil) {
+    const auto post = [&](const Address &label, std::size_t bytes, auto spoil) {
         while ((*sender)->slot_to_send().empty()) {
             (void)(*sender)->poll(8, [](const QueuePair::Received &) {});
         }
@@ -212,9 +215,18 @@ void forged_labels(void **) {
         encode(label, slot);
         spoil(slot);
         assert_true((*sender)->send(bytes, found->handle.get(), b.pair().number()));
-        b.endpoint->serve();  // which frees its receives
     };
     const Address good{.ip = loopback4, .port = 9};
+    char mark = 'a';
+    const auto send = [&](const Address &label, std::size_t bytes, auto spoil) {
+        post(label, bytes, spoil);
+        post(good, label_bytes(loopback4) + 1,
+             [&](auto slot) { slot[label_bytes(loopback4)] = std::byte(mark); });
+        assert_true(b.text() == (std::string_view{&mark, 1}));
+        assert_true(b.endpoint->message().from == good);
+        b.endpoint->drop_message();
+        ++mark;
+    };
     for (std::size_t bytes = 0; bytes < label_bytes(loopback4); ++bytes) {
         send(good, bytes, [](auto) {});
     }
@@ -226,12 +238,6 @@ void forged_labels(void **) {
     send({.ip = loopback4, .port = 0}, 40, [](auto) {});
     send({.ip = Ip::of_v4({.s_addr = htonl(0xc0000201)}), .port = 9}, 40, [](auto) {});
     send({.ip = loopback6, .port = 9}, 40, [](auto) {});
-    send(good, label_bytes(loopback4) + 1, [](auto slot) { slot[8] = std::byte{'!'}; });
-    assert_true(b.text() == "!");
-    assert_true(b.endpoint->message().from == good);
-    b.endpoint->drop_message();
-    b.endpoint->serve();
-    assert_false(b.endpoint->has_message());
 }
 
 // The peer that the program sent to longest ago is forgotten, and asked again.
