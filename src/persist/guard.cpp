@@ -286,13 +286,4 @@ bool survives_faults() {
            sigismember(&blocked, SIGSEGV) == 0;
 }
 
-sigset_t signals_of_others() {
-    sigset_t signals;
-    sigfillset(&signals);
-    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) {
-        sigdelset(&signals, signal);
-    }
-    return signals;
-}
-
 }  // namespace persist

@@ -65,8 +65,4 @@ template <typename ResultOf>
 // has blocked the signal.
 [[nodiscard]] bool survives_faults();
 
-// Returns every signal except those that a faulty instruction raises. Our threads block these signals, so
-// that the program's signals go to the program's threads while guarded sections still work.
-[[nodiscard]] sigset_t signals_of_others();
-
 }  // namespace persist

@@ -8,8 +8,8 @@
 
 #include "base/condition.hpp"
 #include "base/log.hpp"
+#include "base/signals.hpp"
 #include "base/thread.hpp"
-#include "persist/guard.hpp"
 
 namespace persist {
 
@@ -116,7 +116,7 @@ bool Worker::submit(Job &job) {
     }
     ++pool.threads;
     lock.unlock();
-    const int error = base::start_thread<&Pool::serve>(pool, signals_of_others());
+    const int error = base::start_thread<&Pool::serve>(pool, base::signals_from_outside());
     if (error == 0) {
         return true;
     }

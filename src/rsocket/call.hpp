@@ -22,6 +22,10 @@ public:
     // handler may take the bytes that the thread is about to wait for.
     [[nodiscard]] static bool has_interrupted_pause() { return pauses.load(std::memory_order_relaxed); }
 
+    // For a child that a handler forks: the pause that it has interrupted waits on the parent's descriptors,
+    // so the child's calls take nothing from it.
+    static void forget_pause_in_child() { pauses.store(false, std::memory_order_relaxed); }
+
     // The thread waits in the kernel while this lives, and holds nothing that another call needs.
     class Pause {
     public:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/fork.hpp"
+#include "rsocket/call.hpp"
 #include "rsocket/leaving.hpp"
 
 namespace rsockets {
@@ -60,6 +61,7 @@ void Table::after_fork_in_parent() {
 }
 
 void Table::after_fork_in_child() {
+    Call::forget_pause_in_child();
     registry::Book::instance().after_fork_in_child();
     repolls_.after_fork();
     sockets_.after_fork();

@@ -50,7 +50,7 @@ INTERPOSED int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) n
 }
 
 INTERPOSED int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
-    return is_repoll(epoll) ? repoll_wait(epoll, events, most, timeout)
+    return is_repoll(epoll) ? wait(epoll, events, most, timeout, nullptr)
                             : LIBC(epoll_wait)(epoll, events, most, timeout);
 }
 

@@ -16,6 +16,7 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "base/signals.hpp"
 #include "rsocket/process.hpp"
 #include "socket_preload/carried.hpp"
 #include "socket_preload/configuration.hpp"
@@ -101,6 +102,7 @@ void inherit(int fd) {
 }
 
 Kind adopted(int fd) {
+    const base::HeldSignals held;  // a handler may fork, or use the descriptor
     const int error = errno;
     base::Lock lock{adopting};
     if (descriptors.kind(fd) == Kind::Inherited && !base::is_in_parents_memory()) {

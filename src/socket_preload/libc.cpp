@@ -31,7 +31,8 @@ namespace {
 constexpr rlim_t kept_numbers = 256;  // at the end of those that the process may have
 
 thread_local constinit ForProgram *next_for_program = nullptr;
-thread_local constinit const sigset_t *sleep_mask = nullptr;
+// A copy, because a handler may leave the sleep, and the wait with it, by siglongjmp(3).
+thread_local constinit std::optional<sigset_t> sleep_mask;
 
 // Looked for now: a handler of a signal that an instruction raises calls it.
 [[maybe_unused]] auto *const system_call = LIBC(syscall);
@@ -86,26 +87,26 @@ long SystemCall::pass_on() const {
     return LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
 }
 
-SleepMask::SleepMask(const sigset_t *mask) : mask_{mask} {
-    sleep_mask = mask;
+SleepMask::SleepMask(const sigset_t *mask) : is_given_{mask != nullptr}, outer_{sleep_mask} {
+    sleep_mask = mask != nullptr ? *mask : held_.before();
 }
 
 SleepMask::~SleepMask() {
-    sleep_mask = nullptr;
+    sleep_mask = outer_;
 }
 
 int SleepMask::nothing_found() const {
     constexpr timespec at_once{};
-    return mask_ != nullptr ? LIBC(ppoll)(nullptr, 0, &at_once, mask_) : 0;
+    return is_given_ ? LIBC(ppoll)(nullptr, 0, &at_once, &*sleep_mask) : 0;
 }
 
 ForProgram::ForProgram(Descriptor descriptor, bool closes_on_exec)
-    : descriptor_{descriptor}, closes_on_exec_{closes_on_exec} {
-    next_for_program = this;
-}
+    : descriptor_{descriptor},
+      closes_on_exec_{closes_on_exec},
+      outer_{std::exchange(next_for_program, this)} {}
 
 ForProgram::~ForProgram() {
-    next_for_program = nullptr;
+    next_for_program = outer_;
 }
 
 }  // namespace socket_preload
@@ -251,11 +252,11 @@ ssize_t __wrap_sendmsg(int fd, const msghdr *message, int flags) {
 
 // The rooms below sleep in poll(2) and in no other call.
 int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
-    if (sleep_mask == nullptr || timeout == 0) {
+    if (!sleep_mask || timeout == 0) {
         return LIBC(poll)(entries, count, timeout);
     }
     const timespec time{.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, sleep_mask);
+    return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, &*sleep_mask);
 }
 
 int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event *event) {

@@ -15,16 +15,20 @@
 
 #include <array>
 #include <cstdarg>
+#include <optional>
 
+#include "base/signals.hpp"
 #include "socket_preload/interpose.hpp"
 
 namespace socket_preload {
 
-// While one lives, a sleep of this thread in rpoll, rselect or repoll_wait has these signals blocked, as in
-// ppoll(2). Without a mask these are the signals that are blocked anyway.
+// While one lives, signals reach this thread only in its sleep, which has those of the mask blocked, as in
+// ppoll(2); without a mask those that the thread had blocked before. So a handler that interrupts a wait may
+// do all that it may when it interrupts libc's, which is one system call: it may fork(2) and allocate memory,
+// when the program unblocks its signal for the wait only. Signals that an instruction raises come at once.
 class SleepMask {
 public:
-    explicit SleepMask(const sigset_t *mask);
+    explicit SleepMask(const sigset_t *mask = nullptr);
     ~SleepMask();
     SleepMask(const SleepMask &) = delete;
     SleepMask &operator=(const SleepMask &) = delete;
@@ -34,7 +38,9 @@ public:
     [[nodiscard]] int nothing_found() const;
 
 private:
-    const sigset_t *const mask_;
+    const bool is_given_;
+    const std::optional<sigset_t> outer_;  // of a wait that a handler has interrupted
+    const base::HeldSignals held_;
 };
 
 // Gives a descriptor of this library's own a high number, and returns that. The program may count on the
@@ -75,6 +81,7 @@ public:
 private:
     const Descriptor descriptor_;
     const bool closes_on_exec_;
+    ForProgram *const outer_;  // of a call that a handler has interrupted
 };
 
 }  // namespace socket_preload

@@ -24,6 +24,7 @@ using socket_preload::fresh;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;
 using socket_preload::restarted;
+using socket_preload::SleepMask;
 using socket_preload::statistics;
 
 INTERPOSED int socket(int domain, int type, int protocol) noexcept {
@@ -68,8 +69,12 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
         return -1;
     }
     const ForProgram next{ForProgram::Descriptor::Accepted, (flags & SOCK_CLOEXEC) != 0};
-    const int accepted = descriptors.set_if_made(
-        restarted(fd, SO_RCVTIMEO, [&] { return raccept(fd, address, length); }), Kind::Rsocket);
+    const int accepted = descriptors.set_if_made(restarted(fd, SO_RCVTIMEO,
+                                                           [&] {
+                                                               const SleepMask sleeps;
+                                                               return raccept(fd, address, length);
+                                                           }),
+                                                 Kind::Rsocket);
     if (accepted >= 0 && (flags & SOCK_NONBLOCK) != 0) {
         (void)rfcntl(accepted, F_SETFL, O_NONBLOCK);
     }
@@ -84,7 +89,10 @@ INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
     if (!is_rsocket(fd)) {
         return statistics.connected_by_kernel(fd, LIBC(connect)(fd, address, length));
     }
-    return restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
+    return restarted(fd, SO_SNDTIMEO, [&] {
+        const SleepMask sleeps;
+        return rconnect(fd, address, length);
+    });
 }
 
 INTERPOSED int shutdown(int fd, int how) noexcept {

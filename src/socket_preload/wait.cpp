@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/signals.hpp"
 #include "rsocket/descriptor_set.hpp"
 #include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/libc.hpp"
@@ -72,13 +73,17 @@ using Sets = std::array<DescriptorSet, 3>;
 // FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
 // which is long here, because those of this library have high numbers.
 int end_of(int count) {
+    if (count <= FD_SETSIZE) {
+        return count;
+    }
+    const base::HeldSignals held;  // reading a folder allocates memory
     int end = FD_SETSIZE;
-    const bool is_long = count > FD_SETSIZE && socket_preload::for_open_descriptors([&](int fd) {
-                             if (descriptors.kind(fd) != Kind::Own) {
-                                 end = std::max(end, fd + 1);
-                             }
-                         });
-    return is_long ? std::min(count, end) : count;
+    const bool is_known = socket_preload::for_open_descriptors([&](int fd) {
+        if (descriptors.kind(fd) != Kind::Own) {
+            end = std::max(end, fd + 1);
+        }
+    });
+    return is_known ? std::min(count, end) : count;
 }
 
 bool has_rsocket(int count, const Sets &sets) {
@@ -145,8 +150,11 @@ bool is_zero(const timespec *timeout) {
 }  // namespace
 
 INTERPOSED int poll(pollfd *entries, nfds_t count, int timeout) {
-    return has_rsocket(entries, count) ? poll_rsockets(entries, count, timeout)
-                                       : LIBC(poll)(entries, count, timeout);
+    if (!has_rsocket(entries, count)) {
+        return LIBC(poll)(entries, count, timeout);
+    }
+    const SleepMask sleeps;
+    return poll_rsockets(entries, count, timeout);
 }
 
 INTERPOSED int __poll_chk(pollfd *entries, nfds_t count, int timeout, size_t room) {
@@ -176,8 +184,11 @@ INTERPOSED int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeou
 INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
     count = end_of(count);
     const Sets sets{DescriptorSet{readable}, DescriptorSet{writable}, DescriptorSet{exceptional}};
-    return has_rsocket(count, sets) ? select_rsockets(count, sets, timeout)
-                                    : LIBC(select)(count, readable, writable, exceptional, timeout);
+    if (!has_rsocket(count, sets)) {
+        return LIBC(select)(count, readable, writable, exceptional, timeout);
+    }
+    const SleepMask sleeps;
+    return select_rsockets(count, sets, timeout);
 }
 
 INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,

@@ -32,6 +32,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -289,6 +290,79 @@ static void a_wait_lets_signals_through(void **state) {
     assert_int_equal(signals, 5);
     assert_int_equal(close(epoll), 0);
     close_pair(ends);
+}
+
+static void *kept[32];
+static volatile sig_atomic_t useless_children;
+
+/* Does what is not safe in the handler of any signal, but is where the signal is blocked except in a wait. */
+static void allocate_and_fork(int number) {
+    (void)number;
+    const int error = errno;
+    ++signals;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); ++i) {
+        free(kept[i]);
+        kept[i] = malloc(16 + (size_t)signals * 13 % 600 + i * 8);
+    }
+    const pid_t child = signals % 8 == 0 ? fork() : -1;
+    if (child == 0) {
+        _exit(epoll_create1(0) >= 0 && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);
+    }
+    int status = 0;
+    useless_children += child > 0 && (waitpid(child, &status, 0) != child || status != 0);
+    errno = error;
+}
+
+/* Waits at most briefly, or until a signal comes. */
+static int wait_for(int how, int listener, int epoll) {
+    struct pollfd entry = {.fd = listener, .events = POLLIN};
+    struct epoll_event event;
+    struct timeval soon = {.tv_usec = 50};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(listener, &set);
+    return how == 0   ? select(listener + 1, &set, NULL, NULL, &soon)
+           : how == 1 ? poll(&entry, 1, 1)
+           : how == 2 ? epoll_wait(epoll, &event, 1, 1)
+                      : accept(listener, NULL, NULL);
+}
+
+/* As PostgreSQL 15 does, which restarts its processes in the handler of SIGCHLD: a wait of libc's is one
+ * system call, so that a handler that interrupts nothing else may do anything. */
+static void a_handler_that_interrupts_a_wait_does_anything(void **state) {
+    enum { rounds = 1500, spread_us = 60 };
+    (void)state;
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event), 0);
+    signals = 0;
+    struct sigaction action = {.sa_handler = allocate_and_fork};
+    sigfillset(&action.sa_mask);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    sigset_t blocked;
+    sigset_t before;
+    sigfillset(&blocked);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, &before), 0);
+    for (int i = 0; i < 4 * rounds; ++i) {
+        const struct itimerval soon = {.it_value = {.tv_usec = 1 + i % spread_us},
+                                       .it_interval = {.tv_usec = 500}};
+        assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+        const int found = wait_for(i / rounds, listener, epoll);
+        const int error = errno;
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, NULL), 0);
+        assert_true(found == 0 || (found == -1 && error == EINTR));
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    action.sa_handler = SIG_DFL;
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_true(signals > rounds);
+    assert_int_equal(useless_children, 0);
+    assert_int_equal(close(epoll), 0);
+    assert_int_equal(close(listener), 0);
 }
 
 struct interruption {
@@ -1011,6 +1085,7 @@ int main(int count, char **words) {
         cmocka_unit_test(tells_what_is_unread),
         cmocka_unit_test(every_wait_finds_what_is_ready),
         cmocka_unit_test(a_wait_lets_signals_through),
+        cmocka_unit_test(a_handler_that_interrupts_a_wait_does_anything),
         cmocka_unit_test(signals_interrupt_or_restart_a_read),
         cmocka_unit_test(signals_interrupt_what_never_restarts),
         cmocka_unit_test(several_messages_have_one_time),

@@ -29,7 +29,7 @@
 #include <vector>
 
 #include "base/cancelling.hpp"
-#include "persist/guard.hpp"
+#include "base/signals.hpp"
 #include "persist/proc_text.hpp"
 
 namespace soft {
@@ -327,16 +327,14 @@ void *map_object_of(const PeerMemory &memory) {
     Search search{memory};
     // Waiting for the thread is a cancellation point, and the thread uses this frame.
     const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
-    const sigset_t blocked = persist::signals_of_others();
-    sigset_t before;
-    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    std::optional<base::HeldSignals> held{std::in_place};  // by the thread too
     pthread_t thread{};
     const auto body = [](void *argument) -> void * {
         static_cast<Search *>(argument)->run();
         return nullptr;
     };
     const int error = pthread_create(&thread, nullptr, body, &search);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    held.reset();
     if (error == 0) {
         pthread_join(thread, nullptr);
     }

@@ -18,7 +18,7 @@
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/shared_value.hpp"
-#include "persist/guard.hpp"
+#include "base/signals.hpp"
 #include "persist/worker.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/progress/engine_state.hpp"
@@ -105,7 +105,7 @@ bool Engine::enrol(Group &group) {
     if (!state.running) {
         ended = state.ended_thread.take();
         // The program's threads handle the signals, and not this one.
-        const int error = base::start_thread<&Engine::run>(*this, persist::signals_of_others());
+        const int error = base::start_thread<&Engine::run>(*this, base::signals_from_outside());
         if (error == 0) {
             state.running = true;
         } else {

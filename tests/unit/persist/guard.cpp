@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/signals.hpp"
+
 #include "../../child.hpp"
 #include "memory.hpp"
 
@@ -414,7 +416,7 @@ void guards_no_byte_beside_the_range(void **) {
 }
 
 void blocks_no_signal_of_a_fault(void **) {
-    const sigset_t signals = persist::signals_of_others();
+    const sigset_t signals = base::signals_from_outside();
     assert_int_equal(sigismember(&signals, SIGSEGV), 0);
     assert_int_equal(sigismember(&signals, SIGBUS), 0);
     assert_int_equal(sigismember(&signals, SIGTERM), 1);
