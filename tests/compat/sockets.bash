@@ -2,6 +2,7 @@
 # sockets.bash RPMA PROGRAM...: what tests of programs over `rpma run --sockets` have in common. Sourced: each runs in
 # a folder of its own, with a free port in $port, and is skipped where one of the programs is not installed.
 set -eu
+. "${BASH_SOURCE[0]%/*}/../ports.bash" # before the folder changes
 rpma=$1
 shift
 for program in "$@"; do
@@ -27,7 +28,6 @@ die() {
     exit 1
 }
 
-. "${BASH_SOURCE[0]%/*}/../ports.bash"
 port=$(free_port)
 
 # carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most. "${over_rsockets[@]}" COMMAND... &
