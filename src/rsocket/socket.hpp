@@ -83,11 +83,13 @@ private:
     [[nodiscard]] Result<void> decide(Use use, int flags);
     [[nodiscard]] Result<std::shared_ptr<Socket>> next_client(sockaddr *address, socklen_t *length, int flags)
         REQUIRES(carrier_.mutex());
-    [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length);
+    // `goes_on`: a signal has interrupted the call that connects.
+    [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length, bool goes_on);
     [[nodiscard]] Result<void> wait_for_peer() REQUIRES(carrier_.mutex());
 
     Carrier carrier_;
     Beginning beginning_ GUARDED_BY(carrier_.mutex()){carrier_};
+    bool connect_was_interrupted_ GUARDED_BY(carrier_.mutex()) = false;
 };
 
 }  // namespace rsockets

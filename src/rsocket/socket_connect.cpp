@@ -2,7 +2,9 @@
 // rsocket/socket: connecting, and the names of both ends.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
+#include "rsocket/call.hpp"
 #include "rsocket/kernel_socket.hpp"
 #include "rsocket/socket.hpp"
 #include "rsocket/wait.hpp"
@@ -14,6 +16,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     base::Lock lock{carrier_.mutex()};
     (void)beginning_.serve();
     beginning_.go_on();
+    const bool goes_on = std::exchange(connect_was_interrupted_, false);
     if (const int error = carrier_.take_error(); error != 0) {
         return base::failure(error);
     }
@@ -30,18 +33,24 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
         if (!carrier_.blocks()) {
             return base::failure(EALREADY);
         }
-    } else if (!is_plain()) {
+    } else if (!is_plain() && !goes_on) {
         return base::failure(EISCONN);
     }
     if (is_plain()) {
         lock.unlock();
-        return connect_in_tcp(address, length);
+        return connect_in_tcp(address, length, goes_on);
     }
-    return wait_for_peer();
+    const auto connected = wait_for_peer();
+    connect_was_interrupted_ = !connected && connected.error().number == EINTR;
+    return connected;
 }
 
-Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length) {
-    if (::connect(fd(), address, length) == 0) {
+Result<void> Socket::connect_in_tcp(const sockaddr *address, socklen_t length, bool goes_on) {
+    const auto reach = [&] {
+        const Call::Pause pause;
+        return ::connect(fd(), address, length);
+    };
+    if (reach() == 0 || (goes_on && errno == EISCONN)) {
         return {};
     }
     const auto failed = base::last_failure();

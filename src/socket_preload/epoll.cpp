@@ -21,8 +21,7 @@ namespace {
 
 int wait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
     const SleepMask sleeps{mask};
-    const int ready = repoll_wait(epoll, events, most, timeout);
-    return ready == 0 && timeout == 0 ? sleeps.nothing_found() : ready;
+    return repoll_wait(epoll, events, most, timeout);
 }
 
 }  // namespace

@@ -13,12 +13,14 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
+#include <optional>
 #include <utility>
 
 #include "socket_preload/descriptor_kinds.hpp"
@@ -30,16 +32,29 @@ namespace {
 
 constexpr rlim_t kept_numbers = 256;  // at the end of those that the process may have
 
-thread_local constinit ForProgram *next_for_program = nullptr;
-// A copy, because a handler may leave the sleep, and the wait with it, by siglongjmp(3).
-thread_local constinit std::optional<sigset_t> sleep_mask;
+// These are copies, because a handler may leave a wait, and what lives in it, by siglongjmp(3).
+thread_local constinit ForProgram::Next next_for_program;
+struct SleepsWith {
+    sigset_t mask;
+    int cancelling;
+};
+thread_local constinit std::optional<SleepsWith> sleeps_with;
 
 // Looked for now: a handler of a signal that an instruction raises calls it.
 [[maybe_unused]] auto *const system_call = LIBC(syscall);
 
 // Returns whether the next descriptor of this kind is the program's.
 bool is_for_program(ForProgram::Descriptor descriptor) {
-    return next_for_program != nullptr && next_for_program->descriptor() == descriptor;
+    return next_for_program.descriptor == descriptor;
+}
+
+// Returns whether an accepted socket, made with these flags, is the program's.
+bool is_accepted_for_program(int flags) {
+    return is_for_program(ForProgram::Descriptor::Accepted) && (flags & SOCK_CLOEXEC) == 0;
+}
+
+int close_on_exec_of_program() {
+    return next_for_program.closes_on_exec ? SOCK_CLOEXEC : 0;
 }
 
 // Takes the descriptor that a room has made. A call that made none may be repeated.
@@ -48,7 +63,7 @@ int taken(int fd, bool is_programs) {
         return kept(fd);
     }
     if (fd >= 0) {
-        next_for_program = nullptr;
+        next_for_program = {};
     }
     return fresh(fd);
 }
@@ -72,7 +87,7 @@ int kept(int fd) {
         errno = error;
         return descriptors.set_if_made(fd, Kind::Own);
     }
-    LIBC(close)(fd);
+    LIBC(syscall)(SYS_close, fd);  // is no cancellation point, as the callers are none
     return descriptors.set_if_made(high, Kind::Own);
 }
 
@@ -87,23 +102,22 @@ long SystemCall::pass_on() const {
     return LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
 }
 
-SleepMask::SleepMask(const sigset_t *mask) : is_given_{mask != nullptr}, outer_{sleep_mask} {
-    sleep_mask = mask != nullptr ? *mask : held_.before();
+SleepMask::SleepMask(const sigset_t *mask)
+    : is_given_{mask != nullptr}, not_now_{(pthread_testcancel(), PTHREAD_CANCEL_DISABLE)} {
+    sleeps_with = {.mask = mask != nullptr ? *mask : held_.before(), .cancelling = not_now_.before()};
 }
 
 SleepMask::~SleepMask() {
-    sleep_mask = outer_;
+    sleeps_with.reset();
 }
 
 int SleepMask::nothing_found() const {
     constexpr timespec at_once{};
-    return is_given_ ? LIBC(ppoll)(nullptr, 0, &at_once, &*sleep_mask) : 0;
+    return is_given_ ? LIBC(ppoll)(nullptr, 0, &at_once, &sleeps_with->mask) : 0;
 }
 
 ForProgram::ForProgram(Descriptor descriptor, bool closes_on_exec)
-    : descriptor_{descriptor},
-      closes_on_exec_{closes_on_exec},
-      outer_{std::exchange(next_for_program, this)} {}
+    : outer_{std::exchange(next_for_program, Next{descriptor, closes_on_exec})} {}
 
 ForProgram::~ForProgram() {
     next_for_program = outer_;
@@ -111,14 +125,15 @@ ForProgram::~ForProgram() {
 
 }  // namespace socket_preload
 
+using socket_preload::close_on_exec_of_program;
 using socket_preload::descriptors;
 using socket_preload::ForProgram;
+using socket_preload::is_accepted_for_program;
 using socket_preload::is_for_program;
 using socket_preload::kept;
 using socket_preload::Kind;
 using socket_preload::mode_of;
-using socket_preload::next_for_program;
-using socket_preload::sleep_mask;
+using socket_preload::sleeps_with;
 using socket_preload::taken;
 
 extern "C" {
@@ -128,15 +143,16 @@ extern "C" {
 int __wrap_socket(int domain, int type, int protocol) {
     const bool is_internet = domain == AF_INET || domain == AF_INET6;
     const bool is_stream = (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
-    const bool is_programs = is_internet && (is_for_program(ForProgram::Descriptor::Socket) ||
-                                             (is_stream && is_for_program(ForProgram::Descriptor::Accepted)));
-    return taken(LIBC(socket)(domain, type, protocol), is_programs);
+    const bool is_accepted = is_stream && is_accepted_for_program(type);
+    const int more = is_accepted ? close_on_exec_of_program() : 0;
+    return taken(LIBC(socket)(domain, type | more, protocol),
+                 is_internet && (is_accepted || is_for_program(ForProgram::Descriptor::Socket)));
 }
 
 int __wrap_accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
-    const bool is_programs = is_for_program(ForProgram::Descriptor::Accepted);
-    const int closes = is_programs && next_for_program->closes_on_exec() ? SOCK_CLOEXEC : 0;
-    return taken(LIBC(accept4)(fd, address, length, flags | closes), is_programs);
+    const bool is_programs = is_accepted_for_program(flags);
+    const int more = is_programs ? close_on_exec_of_program() : 0;
+    return taken(LIBC(accept4)(fd, address, length, flags | more), is_programs);
 }
 
 int __wrap_epoll_create1(int flags) {
@@ -250,13 +266,20 @@ ssize_t __wrap_sendmsg(int fd, const msghdr *message, int flags) {
     return LIBC(sendmsg)(fd, message, flags);
 }
 
-// The rooms below sleep in poll(2) and in no other call.
+// A wait of the rooms below sleeps in poll(2) and in no other call. Its mask is not there meanwhile: neither
+// a handler, nor its child, nor the program after siglongjmp(3) is in this wait.
 int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
-    if (!sleep_mask || timeout == 0) {
+    if (!sleeps_with || timeout == 0) {
         return LIBC(poll)(entries, count, timeout);
     }
+    const auto with = *std::exchange(sleeps_with, std::nullopt);
     const timespec time{.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, &*sleep_mask);
+    const int result = [&] {
+        const base::Cancelling as_the_program_wants{with.cancelling};
+        return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, &with.mask);
+    }();
+    sleeps_with = with;
+    return result;
 }
 
 int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event *event) {

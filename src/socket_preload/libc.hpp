@@ -15,17 +15,18 @@
 
 #include <array>
 #include <cstdarg>
-#include <optional>
 
+#include "base/cancelling.hpp"
 #include "base/signals.hpp"
 #include "socket_preload/interpose.hpp"
 
 namespace socket_preload {
 
-// While one lives, signals reach this thread only in its sleep, which has those of the mask blocked, as in
-// ppoll(2); without a mask those that the thread had blocked before. So a handler that interrupts a wait may
-// do all that it may when it interrupts libc's, which is one system call: it may fork(2) and allocate memory,
-// when the program unblocks its signal for the wait only. Signals that an instruction raises come at once.
+// While one lives, signals and cancellation reach this thread only in its sleep, which has those signals of
+// the mask blocked, as in ppoll(2); without a mask those that the thread had blocked before. So a handler
+// that interrupts a wait may do all that it may when it interrupts libc's, which is one system call: it may
+// fork(2) and allocate memory, when the program unblocks its signal for the wait only. Signals that an
+// instruction raises come at once. The wait sleeps in poll(2) only.
 class SleepMask {
 public:
     explicit SleepMask(const sigset_t *mask = nullptr);
@@ -39,8 +40,8 @@ public:
 
 private:
     const bool is_given_;
-    const std::optional<sigset_t> outer_;  // of a wait that a handler has interrupted
     const base::HeldSignals held_;
+    const base::Cancelling not_now_;
 };
 
 // Gives a descriptor of this library's own a high number, and returns that. The program may count on the
@@ -66,22 +67,22 @@ struct SystemCall {
 };
 
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
-// others are kept away from the program.
+// others are kept away from the program. A room's own sockets are closed on exec; it makes the program's
+// without that, unless the program's call asks for it.
 class ForProgram {
 public:
-    enum class Descriptor { Socket, Accepted, Set };
+    enum class Descriptor { None, Socket, Accepted, Set };
+    struct Next {
+        Descriptor descriptor = Descriptor::None;
+        bool closes_on_exec = false;
+    };
     explicit ForProgram(Descriptor descriptor, bool closes_on_exec = false);
     ~ForProgram();
     ForProgram(const ForProgram &) = delete;
     ForProgram &operator=(const ForProgram &) = delete;
 
-    [[nodiscard]] Descriptor descriptor() const { return descriptor_; }
-    [[nodiscard]] bool closes_on_exec() const { return closes_on_exec_; }
-
 private:
-    const Descriptor descriptor_;
-    const bool closes_on_exec_;
-    ForProgram *const outer_;  // of a call that a handler has interrupted
+    const Next outer_;  // of a call that a handler has interrupted
 };
 
 }  // namespace socket_preload

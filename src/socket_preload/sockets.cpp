@@ -89,10 +89,7 @@ INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
     if (!is_rsocket(fd)) {
         return statistics.connected_by_kernel(fd, LIBC(connect)(fd, address, length));
     }
-    return restarted(fd, SO_SNDTIMEO, [&] {
-        const SleepMask sleeps;
-        return rconnect(fd, address, length);
-    });
+    return restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
 }
 
 INTERPOSED int shutdown(int fd, int how) noexcept {

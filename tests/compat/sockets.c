@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -32,95 +31,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../fails.h"
-
-enum { wait_ms = 20000 };
-static bool carried;
-
-/* Only rsockets have options of level SOL_RDMA. */
-static bool is_carried(int fd) {
-    enum { sol_rdma = 0x10000, rdma_sqsize = 0 };
-    int value = 0;
-    socklen_t size = sizeof(value);
-    return getsockopt(fd, sol_rdma, rdma_sqsize, &value, &size) == 0;
-}
-
-static int listening(struct sockaddr_in *address) {
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(*address);
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(listener >= 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)address, size), 0);
-    assert_int_equal(listen(listener, 8), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)address, &size), 0);
-    return listener;
-}
-
-struct connecting {
-    int fd;
-    struct sockaddr_in address;
-};
-
-static void *connect_only(void *argument) {
-    const struct connecting *one = argument;
-    const int result = connect(one->fd, (const struct sockaddr *)&one->address, sizeof(one->address));
-    return (void *)(intptr_t)(result == 0 ? 0 : errno);
-}
-
-static void *connect_it(void *argument) {
-    const struct connecting *one = argument;
-    void *const failed = connect_only(argument);
-    if (failed != NULL) {
-        return failed;
-    }
-    char greeting = 0;
-    return (void *)(intptr_t)(read(one->fd, &greeting, 1) == 1 ? 0 : errno);
-}
-
-static void await(int fd, short events) {
-    struct pollfd one = {.fd = fd, .events = events};
-    assert_int_equal(poll(&one, 1, wait_ms), 1);
-    assert_int_equal(one.revents, events);
-}
-
-/* Connects ends[0], a socket of the given type, to ends[1], which was accepted with these flags. */
-static void connect_ends(int ends[2], int type, int flags) {
-    struct connecting one;
-    const int listener = listening(&one.address);
-    one.fd = socket(AF_INET, type, 0);
-    assert_true(one.fd >= 0);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, connect_it, &one), 0);
-    struct sockaddr_in peer;
-    socklen_t size = sizeof(peer);
-    ends[0] = one.fd;
-    ends[1] = accept4(listener, (struct sockaddr *)&peer, &size, flags);
-    assert_true(ends[1] >= 0);
-    assert_int_equal(size, sizeof(peer));
-    await(ends[1], POLLOUT);
-    assert_int_equal(send(ends[1], "!", 1, 0), 1);
-    void *result = NULL;
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_null(result);
-    assert_int_equal(close(listener), 0);
-    assert_int_equal(is_carried(ends[0]), carried);
-    assert_int_equal(is_carried(ends[1]), carried);
-}
-
-static void make_pair(int ends[2]) {
-    connect_ends(ends, SOCK_STREAM, 0);
-}
-
-static void close_pair(const int ends[2]) {
-    assert_int_equal(close(ends[0]), 0);
-    assert_int_equal(close(ends[1]), 0);
-}
+#include "socket_pairs.h"
 
 static void every_pair_of_calls_moves_bytes(void **state) {
     (void)state;
@@ -234,211 +151,6 @@ static void every_wait_finds_what_is_ready(void **state) {
     assert_int_equal(event.data.u64, 77);
     assert_int_equal(epoll_pwait(epoll, &event, 1, wait_ms, NULL), 1);
     assert_int_equal(epoll_pwait2(epoll, &event, 1, &time, NULL), 1);
-    assert_int_equal(close(epoll), 0);
-    close_pair(ends);
-}
-
-static volatile sig_atomic_t signals;
-
-static void count_signal(int number) {
-    (void)number;
-    ++signals;
-}
-
-static void handle(int number, int flags) {
-    const struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
-    assert_int_equal(sigaction(number, &action, NULL), 0);
-    signals = 0;
-}
-
-/* The signal is pending and blocked before the wait: only a wait that unblocks it as it begins ends. */
-static void a_wait_lets_signals_through(void **state) {
-    (void)state;
-    int ends[2];
-    make_pair(ends);
-    handle(SIGUSR1, SA_RESTART);
-    sigset_t blocked;
-    sigset_t before;
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGUSR1);
-    assert_int_equal(pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
-    const struct timespec no_time = {.tv_sec = 0};
-    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
-    fd_set set;
-    FD_ZERO(&set);
-    FD_SET(ends[1], &set);
-    const int epoll = epoll_create(1);
-    struct epoll_event event = {.events = EPOLLIN};
-    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
-
-    assert_int_equal(raise(SIGUSR1), 0);
-    assert_fails(ppoll(&entry, 1, NULL, &before), EINTR);
-    assert_int_equal(signals, 1);
-    assert_int_equal(raise(SIGUSR1), 0);
-    assert_fails(pselect(ends[1] + 1, &set, NULL, NULL, NULL, &before), EINTR);
-    assert_int_equal(signals, 2);
-    assert_int_equal(raise(SIGUSR1), 0);
-    assert_fails(epoll_pwait(epoll, &event, 1, -1, &before), EINTR);
-    assert_int_equal(signals, 3);
-    assert_int_equal(raise(SIGUSR1), 0);
-    assert_fails(ppoll(&entry, 1, &no_time, &before), EINTR);
-    assert_int_equal(signals, 4);
-    assert_int_equal(raise(SIGUSR1), 0);
-    assert_int_equal(ppoll(&entry, 1, &no_time, NULL), 0);
-    assert_int_equal(signals, 4);
-    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
-    assert_int_equal(signals, 5);
-    assert_int_equal(close(epoll), 0);
-    close_pair(ends);
-}
-
-static void *kept[32];
-static volatile sig_atomic_t useless_children;
-
-/* Does what is not safe in the handler of any signal, but is where the signal is blocked except in a wait. */
-static void allocate_and_fork(int number) {
-    (void)number;
-    const int error = errno;
-    ++signals;
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); ++i) {
-        free(kept[i]);
-        kept[i] = malloc(16 + (size_t)signals * 13 % 600 + i * 8);
-    }
-    const pid_t child = signals % 8 == 0 ? fork() : -1;
-    if (child == 0) {
-        _exit(epoll_create1(0) >= 0 && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);
-    }
-    int status = 0;
-    useless_children += child > 0 && (waitpid(child, &status, 0) != child || status != 0);
-    errno = error;
-}
-
-/* Waits at most briefly, or until a signal comes. */
-static int wait_for(int how, int listener, int epoll) {
-    struct pollfd entry = {.fd = listener, .events = POLLIN};
-    struct epoll_event event;
-    struct timeval soon = {.tv_usec = 50};
-    fd_set set;
-    FD_ZERO(&set);
-    FD_SET(listener, &set);
-    return how == 0   ? select(listener + 1, &set, NULL, NULL, &soon)
-           : how == 1 ? poll(&entry, 1, 1)
-           : how == 2 ? epoll_wait(epoll, &event, 1, 1)
-                      : accept(listener, NULL, NULL);
-}
-
-/* As PostgreSQL 15 does, which restarts its processes in the handler of SIGCHLD: a wait of libc's is one
- * system call, so that a handler that interrupts nothing else may do anything. */
-static void a_handler_that_interrupts_a_wait_does_anything(void **state) {
-    enum { rounds = 1500, spread_us = 60 };
-    (void)state;
-    struct sockaddr_in address;
-    const int listener = listening(&address);
-    const int epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = {.events = EPOLLIN};
-    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event), 0);
-    signals = 0;
-    struct sigaction action = {.sa_handler = allocate_and_fork};
-    sigfillset(&action.sa_mask);
-    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
-    sigset_t blocked;
-    sigset_t before;
-    sigfillset(&blocked);
-    assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, &before), 0);
-    for (int i = 0; i < 4 * rounds; ++i) {
-        const struct itimerval soon = {.it_value = {.tv_usec = 1 + i % spread_us},
-                                       .it_interval = {.tv_usec = 500}};
-        assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
-        assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
-        const int found = wait_for(i / rounds, listener, epoll);
-        const int error = errno;
-        assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, NULL), 0);
-        assert_true(found == 0 || (found == -1 && error == EINTR));
-    }
-    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
-    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
-    action.sa_handler = SIG_DFL;
-    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
-    assert_true(signals > rounds);
-    assert_int_equal(useless_children, 0);
-    assert_int_equal(close(epoll), 0);
-    assert_int_equal(close(listener), 0);
-}
-
-struct interruption {
-    pthread_t thread;
-    int fd; /* written to in the end; -1: signals are sent until stopped */
-    atomic_bool stopped;
-};
-
-static void *interrupt(void *argument) {
-    struct interruption *one = argument;
-    const int times = one->fd >= 0 ? 20 : wait_ms;
-    for (int i = 0; i < times && !one->stopped; ++i) {
-        pthread_kill(one->thread, SIGUSR1);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    }
-    return (void *)(intptr_t)(one->fd >= 0 ? write(one->fd, "!", 1) : 0);
-}
-
-static void signals_interrupt_or_restart_a_read(void **state) {
-    (void)state;
-    int ends[2];
-    make_pair(ends);
-    char byte = 0;
-    pthread_t thread;
-    handle(SIGUSR1, SA_RESTART);
-    struct interruption one = {.thread = pthread_self(), .fd = ends[0]};
-    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
-    assert_int_equal(read(ends[1], &byte, 1), 1);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(signals > 0);
-
-    handle(SIGUSR1, 0);
-    one.fd = -1;
-    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
-    assert_fails(read(ends[1], &byte, 1), EINTR);
-    one.stopped = true;
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    close_pair(ends);
-}
-
-/* These calls do not restart, even when the handler requests it (SA_RESTART). */
-static void signals_interrupt_what_never_restarts(void **state) {
-    (void)state;
-    int ends[2];
-    make_pair(ends);
-    const int epoll = epoll_create1(0);
-    struct epoll_event event = {.events = EPOLLIN};
-    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
-    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
-    fd_set set;
-    FD_ZERO(&set);
-    FD_SET(ends[1], &set);
-    const struct timeval time = {.tv_sec = wait_ms / 1000};
-    assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
-    char byte = 0;
-    pthread_t thread;
-    handle(SIGUSR1, SA_RESTART);
-    struct interruption one = {.thread = pthread_self(), .fd = -1};
-    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
-    assert_fails(poll(&entry, 1, wait_ms), EINTR);
-    assert_fails(select(ends[1] + 1, &set, NULL, NULL, NULL), EINTR);
-    assert_fails(epoll_wait(epoll, &event, 1, wait_ms), EINTR);
-    assert_fails(recv(ends[1], &byte, 1, 0), EINTR);
-
-    /* A handler without SA_RESTART ends these too; the call returns the bytes that were sent until then. */
-    struct sockaddr_in address;
-    const int listener = listening(&address);
-    static char bytes[8 << 20];
-    handle(SIGUSR1, 0);
-    assert_fails(accept(listener, NULL, NULL), EINTR);
-    const ssize_t sent = send(ends[0], bytes, sizeof(bytes), 0);
-    assert_true(sent > 0 && sent < (ssize_t)sizeof(bytes));
-    one.stopped = true;
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(recv(ends[1], bytes, (size_t)sent, MSG_WAITALL), sent);
-    assert_int_equal(close(listener), 0);
     assert_int_equal(close(epoll), 0);
     close_pair(ends);
 }
@@ -841,6 +553,28 @@ static void a_number_that_is_closed_is_none(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
+/* The device's own descriptors are elsewhere, whatever it does while the program accepts. */
+static void an_accepted_socket_has_the_next_number(void **state) {
+    (void)state;
+    struct connecting one;
+    const int listener = listening(&one.address);
+    int ends[4];
+    for (int i = 0; i < 2; ++i) {
+        pthread_t thread;
+        one.fd = ends[2 * i] = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(pthread_create(&thread, NULL, connect_only, &one), 0);
+        ends[2 * i + 1] = accept(listener, NULL, NULL);
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_null(result);
+        assert_int_equal(ends[2 * i + 1], ends[2 * i] + 1);
+        assert_int_equal(fcntl(ends[2 * i + 1], F_GETFD), 0);
+    }
+    close_pair(ends);
+    close_pair(ends + 2);
+    assert_int_equal(close(listener), 0);
+}
+
 static void duplicates_are_one_socket(void **state) {
     (void)state;
     int ends[2];
@@ -1084,10 +818,6 @@ int main(int count, char **words) {
         cmocka_unit_test(blocks_as_it_is_told),
         cmocka_unit_test(tells_what_is_unread),
         cmocka_unit_test(every_wait_finds_what_is_ready),
-        cmocka_unit_test(a_wait_lets_signals_through),
-        cmocka_unit_test(a_handler_that_interrupts_a_wait_does_anything),
-        cmocka_unit_test(signals_interrupt_or_restart_a_read),
-        cmocka_unit_test(signals_interrupt_what_never_restarts),
         cmocka_unit_test(several_messages_have_one_time),
         cmocka_unit_test(a_send_after_the_end_raises_sigpipe),
         cmocka_unit_test(a_send_of_nothing_raises_no_sigpipe),
@@ -1100,6 +830,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
         cmocka_unit_test(a_duplicate_takes_the_number_of_a_socket),
         cmocka_unit_test(a_number_that_is_closed_is_none),
+        cmocka_unit_test(an_accepted_socket_has_the_next_number),
         cmocka_unit_test(duplicates_are_one_socket),
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),

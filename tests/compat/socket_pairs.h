@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* socket_pairs: connected sockets, and counted signals, for tests of libc's calls. Include it after cmocka.h.
+ */
+#ifndef SOCKET_PAIRS_H
+#define SOCKET_PAIRS_H 1
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { wait_ms = 20000 };
+static bool carried; /* the program runs with librsocket-preload.so */
+
+/* Only rsockets have options of level SOL_RDMA. */
+static inline bool is_carried(int fd) {
+    enum { sol_rdma = 0x10000, rdma_sqsize = 0 };
+    int value = 0;
+    socklen_t size = sizeof(value);
+    return getsockopt(fd, sol_rdma, rdma_sqsize, &value, &size) == 0;
+}
+
+static inline int listening(struct sockaddr_in *address) {
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(*address);
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)address, size), 0);
+    assert_int_equal(listen(listener, 8), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)address, &size), 0);
+    return listener;
+}
+
+struct connecting {
+    int fd;
+    struct sockaddr_in address;
+};
+
+static inline void *connect_only(void *argument) {
+    const struct connecting *one = argument;
+    const int result = connect(one->fd, (const struct sockaddr *)&one->address, sizeof(one->address));
+    return (void *)(intptr_t)(result == 0 ? 0 : errno);
+}
+
+static inline void *connect_it(void *argument) {
+    const struct connecting *one = argument;
+    void *const failed = connect_only(argument);
+    if (failed != NULL) {
+        return failed;
+    }
+    char greeting = 0;
+    return (void *)(intptr_t)(read(one->fd, &greeting, 1) == 1 ? 0 : errno);
+}
+
+static inline void await(int fd, short events) {
+    struct pollfd one = {.fd = fd, .events = events};
+    assert_int_equal(poll(&one, 1, wait_ms), 1);
+    assert_int_equal(one.revents, events);
+}
+
+/* Connects ends[0], a socket of the given type, to ends[1], which was accepted with these flags. */
+static inline void connect_ends(int ends[2], int type, int flags) {
+    struct connecting one;
+    const int listener = listening(&one.address);
+    one.fd = socket(AF_INET, type, 0);
+    assert_true(one.fd >= 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, connect_it, &one), 0);
+    struct sockaddr_in peer;
+    socklen_t size = sizeof(peer);
+    ends[0] = one.fd;
+    ends[1] = accept4(listener, (struct sockaddr *)&peer, &size, flags);
+    assert_true(ends[1] >= 0);
+    assert_int_equal(size, sizeof(peer));
+    await(ends[1], POLLOUT);
+    assert_int_equal(send(ends[1], "!", 1, 0), 1);
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(is_carried(ends[0]), carried);
+    assert_int_equal(is_carried(ends[1]), carried);
+}
+
+static inline void make_pair(int ends[2]) {
+    connect_ends(ends, SOCK_STREAM, 0);
+}
+
+static inline void close_pair(const int ends[2]) {
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(ends[1]), 0);
+}
+
+static volatile sig_atomic_t signals;
+
+static inline void count_signal(int number) {
+    (void)number;
+    ++signals;
+}
+
+static inline void handle(int number, int flags) {
+    const struct sigaction action = {.sa_handler = count_signal, .sa_flags = flags};
+    assert_int_equal(sigaction(number, &action, NULL), 0);
+    signals = 0;
+}
+
+#endif

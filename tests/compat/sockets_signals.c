@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sockets_signals.c: tests signals and cancellation in libc's calls on TCP sockets. Run alone, it shows that
+ * libc does what is asserted here; with librsocket-preload.so, and the argument `carried`, it shows that the
+ * same calls do the same over rsockets.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "../fails.h"
+#include "socket_pairs.h"
+
+/* The signal is pending and blocked before the wait: only a wait that unblocks it as it begins ends. */
+static void a_wait_lets_signals_through(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    handle(SIGUSR1, SA_RESTART);
+    sigset_t blocked;
+    sigset_t before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
+    const struct timespec no_time = {.tv_sec = 0};
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    const int epoll = epoll_create(1);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(ppoll(&entry, 1, NULL, &before), EINTR);
+    assert_int_equal(signals, 1);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(pselect(ends[1] + 1, &set, NULL, NULL, NULL, &before), EINTR);
+    assert_int_equal(signals, 2);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(epoll_pwait(epoll, &event, 1, -1, &before), EINTR);
+    assert_int_equal(signals, 3);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_fails(ppoll(&entry, 1, &no_time, &before), EINTR);
+    assert_int_equal(signals, 4);
+    assert_int_equal(raise(SIGUSR1), 0);
+    assert_int_equal(ppoll(&entry, 1, &no_time, NULL), 0);
+    assert_int_equal(signals, 4);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_int_equal(signals, 5);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+static void *kept[32];
+static volatile sig_atomic_t useless_children;
+
+/* Does what is not safe in the handler of any signal, but is where the signal is blocked except in a wait. */
+static void allocate_and_fork(int number) {
+    (void)number;
+    const int error = errno;
+    ++signals;
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); ++i) {
+        free(kept[i]);
+        kept[i] = malloc(16 + (size_t)signals * 13 % 600 + i * 8);
+    }
+    const pid_t child = signals % 8 == 0 ? fork() : -1;
+    if (child == 0) {
+        _exit(epoll_create1(0) >= 0 && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);
+    }
+    int status = 0;
+    useless_children += child > 0 && (waitpid(child, &status, 0) != child || status != 0);
+    errno = error;
+}
+
+/* Waits at most briefly, or until a signal comes. */
+static int wait_for(int how, int listener, int epoll) {
+    struct pollfd entry = {.fd = listener, .events = POLLIN};
+    struct epoll_event event;
+    struct timeval soon = {.tv_usec = 50};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(listener, &set);
+    return how == 0   ? select(listener + 1, &set, NULL, NULL, &soon)
+           : how == 1 ? poll(&entry, 1, 1)
+           : how == 2 ? epoll_wait(epoll, &event, 1, 1)
+                      : accept(listener, NULL, NULL);
+}
+
+/* As PostgreSQL 15 does, which restarts its processes in the handler of SIGCHLD: a wait of libc's is one
+ * system call, so that a handler that interrupts nothing else may do anything. */
+static void a_handler_that_interrupts_a_wait_does_anything(void **state) {
+    enum { rounds = 1500, spread_us = 60 };
+    (void)state;
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event), 0);
+    signals = 0;
+    struct sigaction action = {.sa_handler = allocate_and_fork};
+    sigfillset(&action.sa_mask);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    sigset_t blocked;
+    sigset_t before;
+    sigfillset(&blocked);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, &before), 0);
+    for (int i = 0; i < 4 * rounds; ++i) {
+        const struct itimerval soon = {.it_value = {.tv_usec = 1 + i % spread_us},
+                                       .it_interval = {.tv_usec = 500}};
+        assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+        const int found = wait_for(i / rounds, listener, epoll);
+        const int error = errno;
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, NULL), 0);
+        assert_true(found == 0 || (found == -1 && error == EINTR));
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    action.sa_handler = SIG_DFL;
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_true(signals > rounds);
+    assert_int_equal(useless_children, 0);
+    assert_int_equal(close(epoll), 0);
+    assert_int_equal(close(listener), 0);
+}
+
+struct interruption {
+    pthread_t thread;
+    int fd; /* written to in the end; -1: signals are sent until stopped */
+    atomic_bool stopped;
+};
+
+static void *interrupt(void *argument) {
+    struct interruption *one = argument;
+    const int times = one->fd >= 0 ? 20 : wait_ms;
+    for (int i = 0; i < times && !one->stopped; ++i) {
+        pthread_kill(one->thread, SIGUSR1);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return (void *)(intptr_t)(one->fd >= 0 ? write(one->fd, "!", 1) : 0);
+}
+
+static void signals_interrupt_or_restart_a_read(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    char byte = 0;
+    pthread_t thread;
+    handle(SIGUSR1, SA_RESTART);
+    struct interruption one = {.thread = pthread_self(), .fd = ends[0]};
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_int_equal(read(ends[1], &byte, 1), 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(signals > 0);
+
+    handle(SIGUSR1, 0);
+    one.fd = -1;
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_fails(read(ends[1], &byte, 1), EINTR);
+    one.stopped = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    close_pair(ends);
+}
+
+/* These calls do not restart, even when the handler requests it (SA_RESTART). */
+static void signals_interrupt_what_never_restarts(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[1], &set);
+    const struct timeval time = {.tv_sec = wait_ms / 1000};
+    assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+    char byte = 0;
+    pthread_t thread;
+    handle(SIGUSR1, SA_RESTART);
+    struct interruption one = {.thread = pthread_self(), .fd = -1};
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &one), 0);
+    assert_fails(poll(&entry, 1, wait_ms), EINTR);
+    assert_fails(select(ends[1] + 1, &set, NULL, NULL, NULL), EINTR);
+    assert_fails(epoll_wait(epoll, &event, 1, wait_ms), EINTR);
+    assert_fails(recv(ends[1], &byte, 1, 0), EINTR);
+
+    /* A handler without SA_RESTART ends these too; the call returns the bytes that were sent until then. */
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    static char bytes[8 << 20];
+    handle(SIGUSR1, 0);
+    assert_fails(accept(listener, NULL, NULL), EINTR);
+    const ssize_t sent = send(ends[0], bytes, sizeof(bytes), 0);
+    assert_true(sent > 0 && sent < (ssize_t)sizeof(bytes));
+    one.stopped = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(recv(ends[1], bytes, (size_t)sent, MSG_WAITALL), sent);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+/* The handler's own sleep has the signals blocked that the handler has, and not those of the wait. */
+static int in_handler[2];
+static volatile sig_atomic_t depth;
+static volatile sig_atomic_t deepest;
+
+static void receive_nothing(int number) {
+    const int error = errno;
+    deepest = ++depth > deepest ? depth : deepest;
+    char byte = 0;
+    if (++signals == 1 && raise(number) == 0 && (recv(in_handler[1], &byte, 1, 0) != -1 || errno != EAGAIN)) {
+        signals = 100;
+    }
+    --depth;
+    errno = error;
+}
+
+static void a_handler_of_a_wait_sleeps_with_its_own_mask(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    make_pair(in_handler);
+    const struct timeval soon = {.tv_usec = 50000};
+    assert_int_equal(setsockopt(in_handler[1], SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon)), 0);
+    signals = 0;
+    const struct sigaction action = {.sa_handler = receive_nothing};
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    sigset_t blocked;
+    sigset_t before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
+    assert_int_equal(raise(SIGUSR1), 0);
+    struct pollfd entry = {.fd = ends[1], .events = POLLIN};
+    assert_fails(ppoll(&entry, 1, NULL, &before), EINTR);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_int_equal(signals, 2);
+    assert_int_equal(deepest, 1);
+    close_pair(in_handler);
+    close_pair(ends);
+}
+
+/* The thread accepts when the signal has come. */
+static void *accept_late(void *argument) {
+    while (signals == 0) {
+        sched_yield();
+    }
+    return (void *)(intptr_t)accept(*(int *)argument, NULL, NULL);
+}
+
+static void a_connect_goes_on_after_a_signal(void **state) {
+    (void)state;
+    handle(SIGUSR1, SA_RESTART); /* one that does not ask for that would be enough to end the call */
+    for (int i = 0; i < 10; ++i) {
+        struct sockaddr_in address;
+        int listener = listening(&address);
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        handle(SIGALRM, SA_RESTART);
+        sigset_t blocked;
+        sigset_t before;
+        sigfillset(&blocked);
+        pthread_t thread;
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &blocked, &before), 0);
+        assert_int_equal(pthread_create(&thread, NULL, accept_late, &listener), 0);
+        assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+        const struct itimerval soon = {.it_value = {.tv_usec = 2000}};
+        assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+        assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+        void *accepted = NULL;
+        assert_int_equal(pthread_join(thread, &accepted), 0);
+        assert_int_equal(signals, 1);
+        assert_int_equal(send(fd, "!", 1, 0), 1);
+        char byte = 0;
+        assert_int_equal(recv((int)(intptr_t)accepted, &byte, 1, 0), 1);
+        close_pair((int[]){fd, (int)(intptr_t)accepted});
+        assert_int_equal(close(listener), 0);
+    }
+}
+
+/* A server that is no rsocket, because system calls make it, has no room for another client. */
+static void a_signal_ends_a_connect_over_tcp(void **state) {
+    enum { most_clients = 64 };
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    const int listener = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(syscall(SYS_bind, listener, &address, size), 0);
+    assert_int_equal(syscall(SYS_listen, listener, 0), 0);
+    assert_int_equal(syscall(SYS_getsockname, listener, &address, &size), 0);
+    int clients[most_clients];
+    struct pollfd entry = {.events = POLLOUT, .revents = POLLOUT};
+    int count = 0;
+    while (count < most_clients && entry.revents != 0) {
+        entry.fd = clients[count++] = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        entry.revents = 0;
+        (void)syscall(SYS_connect, entry.fd, &address, size);
+        assert_true(poll(&entry, 1, 100) >= 0);
+    }
+    assert_int_equal(entry.revents, 0);
+    handle(SIGALRM, 0);
+    const struct itimerval soon = {.it_value = {.tv_usec = 20000}, .it_interval = {.tv_usec = 20000}};
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(connect(fd, (const struct sockaddr *)&address, size), EINTR);
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    assert_int_equal(close(fd), 0);
+    while (count > 0) {
+        assert_int_equal(close(clients[--count]), 0);
+    }
+    assert_int_equal(close(listener), 0);
+}
+
+static void *wait_without_end(void *argument) {
+    struct pollfd entry = {.fd = *(int *)argument, .events = POLLIN};
+    for (;;) {
+        (void)poll(&entry, 1, -1);
+    }
+    return NULL;
+}
+
+/* Also in the first call of a thread, and while there is always something. */
+static void a_wait_is_cancelled(void **state) {
+    enum { rounds = 200 };
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    for (int i = 0; i < rounds; ++i) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, wait_without_end, &ends[1]), 0);
+        if (i == rounds / 2) {
+            assert_int_equal(send(ends[0], "!", 1, 0), 1);
+        }
+        const struct timespec soon = {.tv_nsec = i * 7919 % 400000};
+        assert_int_equal(clock_nanosleep(CLOCK_MONOTONIC, 0, &soon, NULL), 0);
+        assert_int_equal(pthread_cancel(thread), 0);
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, PTHREAD_CANCELED);
+    }
+    char byte = 0;
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    close_pair(ends);
+}
+
+int main(int count, char **words) {
+    carried = count > 1 && strcmp(words[1], "carried") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wait_lets_signals_through),
+        cmocka_unit_test(a_handler_that_interrupts_a_wait_does_anything),
+        cmocka_unit_test(signals_interrupt_or_restart_a_read),
+        cmocka_unit_test(signals_interrupt_what_never_restarts),
+        cmocka_unit_test(a_handler_of_a_wait_sleeps_with_its_own_mask),
+        cmocka_unit_test(a_connect_goes_on_after_a_signal),
+        cmocka_unit_test(a_signal_ends_a_connect_over_tcp),
+        cmocka_unit_test(a_wait_is_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
