@@ -5,6 +5,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <optional>
+
+#include "base/cancelling.hpp"
+
 namespace base {
 
 constinit std::atomic<unsigned> forks{0};
@@ -21,6 +25,7 @@ struct ForkHooks {
     LastingMutex mutex;
     const ForkHook *top GUARDED_BY(mutex) = nullptr;
     const ForkHook *bottom GUARDED_BY(mutex) = nullptr;
+    std::optional<Cancelling> disabled GUARDED_BY(mutex);  // while hooks hold locks
 
     void add(const ForkHook &hook) REQUIRES(mutex) {
         const ForkHook *below = top;
@@ -35,6 +40,7 @@ struct ForkHooks {
     void before() {
         mutex.take();
         mutex.assert_held();
+        disabled.emplace(PTHREAD_CANCEL_DISABLE);
         for (const ForkHook *hook = top; hook != nullptr; hook = hook->lower_) {
             if (hook->calls_.before != nullptr) {
                 hook->calls_.before();
@@ -48,6 +54,7 @@ struct ForkHooks {
                 (hook->calls_.*call)();
             }
         }
+        disabled.reset();
         mutex.leave();
     }
 };

@@ -58,6 +58,13 @@ public:
             sleep.add(other);
         }
         std::size_t begun = 0;
+        const AfterSleep ends{[&] {
+            while (begun-- > 0) {
+                if (sockets_[begun] != nullptr) {
+                    sockets_[begun]->end_wait(sleep);
+                }
+            }
+        }};
         Result<void> result;
         for (; begun < sockets_.size() && result; ++begun) {
             if (sockets_[begun] != nullptr) {
@@ -69,11 +76,6 @@ public:
             result = !ready        ? std::unexpected{ready.error()}
                      : *ready != 0 ? Result<void>{}
                                    : sleep.until(deadline);
-        }
-        while (begun-- > 0) {
-            if (sockets_[begun] != nullptr) {
-                sockets_[begun]->end_wait(sleep);
-            }
         }
         return result;
     }

@@ -24,13 +24,13 @@ public:
     }
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
         Sleep sleep{waiter};
+        const AfterSleep ends{[&] { repoll_.end_sleep(sleep); }};
         auto slept = repoll_.begin_sleep(sleep);
         kernel_ = Kernel::Later;
         if (slept && look().value_or(-1) == 0) {
             slept = sleep.until(deadline);
             kernel_ = sleep.was_ended_by(repoll_.fd()) ? Kernel::Now : Kernel::HasNothing;
         }
-        repoll_.end_sleep(sleep);
         return slept;
     }
 

@@ -81,15 +81,12 @@ base::Result<void> Sleep::until(Deadline deadline) {
         }
     }
     Unanswered &unanswered = Unanswered::of_this_thread();
+    const AfterSleep ends{[&] { unanswered.end_wait(*this); }};
     const auto answered = unanswered.begin_wait(*this);
-    base::Result<void> slept;
     if (!answered) {
-        slept = std::unexpected{answered.error()};
-    } else if (!stream::Shard::serve_expecting() && !*answered) {
-        slept = poll(deadline);
+        return std::unexpected{answered.error()};
     }
-    unanswered.end_wait(*this);
-    return slept;
+    return !stream::Shard::serve_expecting() && !*answered ? poll(deadline) : base::Result<void>{};
 }
 
 base::Result<void> Sleep::poll(Deadline deadline) {

@@ -43,6 +43,19 @@ private:
         0;  // at most sleeps_at_once
 };
 
+// Ends what a sleep needs, also when the thread is cancelled in it.
+template <typename End>
+class AfterSleep {
+public:
+    explicit AfterSleep(End end) : end_{end} {}
+    ~AfterSleep() { end_(); }
+    AfterSleep(const AfterSleep &) = delete;
+    AfterSleep &operator=(const AfterSleep &) = delete;
+
+private:
+    const End end_;
+};
+
 class Sleep {
 public:
     // All that comes from here on ends the sleep. The caller looks for earlier events after add() and join()

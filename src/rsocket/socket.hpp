@@ -83,13 +83,15 @@ private:
     [[nodiscard]] Result<void> decide(Use use, int flags);
     [[nodiscard]] Result<std::shared_ptr<Socket>> next_client(sockaddr *address, socklen_t *length, int flags)
         REQUIRES(carrier_.mutex());
-    // `goes_on`: a signal has interrupted the call that connects.
+    // `goes_on`: a signal has interrupted an earlier call that connected.
     [[nodiscard]] Result<void> connect_in_tcp(const sockaddr *address, socklen_t length, bool goes_on);
     [[nodiscard]] Result<void> wait_for_peer() REQUIRES(carrier_.mutex());
 
     Carrier carrier_;
     Beginning beginning_ GUARDED_BY(carrier_.mutex()){carrier_};
+    // Of a blocking connect, from the signal that interrupted it until a call has completed it.
     bool connect_was_interrupted_ GUARDED_BY(carrier_.mutex()) = false;
+    Deadline awaits_answer_until_ GUARDED_BY(carrier_.mutex());
 };
 
 }  // namespace rsockets

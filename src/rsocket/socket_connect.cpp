@@ -2,7 +2,6 @@
 // rsocket/socket: connecting, and the names of both ends.
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 #include "rsocket/call.hpp"
 #include "rsocket/kernel_socket.hpp"
@@ -16,7 +15,7 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     base::Lock lock{carrier_.mutex()};
     (void)beginning_.serve();
     beginning_.go_on();
-    const bool goes_on = std::exchange(connect_was_interrupted_, false);
+    const bool goes_on = connect_was_interrupted_;
     if (const int error = carrier_.take_error(); error != 0) {
         return base::failure(error);
     }
@@ -42,6 +41,9 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     }
     const auto connected = wait_for_peer();
     connect_was_interrupted_ = !connected && connected.error().number == EINTR;
+    if (!connect_was_interrupted_) {
+        awaits_answer_until_.reset();
+    }
     return connected;
 }
 
@@ -86,7 +88,8 @@ Result<void> Socket::wait_for_peer() {
     };
     auto connected = wait(deadline, false);
     if (connected && beginning_.may_fall_back()) {
-        const auto soon = base::Clock::now() + DecisionTime::time_to_answer;
+        const auto soon = awaits_answer_until_.value_or(base::Clock::now() + DecisionTime::time_to_answer);
+        awaits_answer_until_ = soon;
         connected = wait(deadline ? std::min(*deadline, soon) : soon, true);
         if (!connected && connected.error().number == EAGAIN && carrier_.state() == State::Offered) {
             return {};

@@ -105,6 +105,7 @@ std::invoke_result_t<Attempt> Wait::keep_looking(Attempt attempt) {
         }
         {
             Sleep sleep{*waiter};
+            const AfterSleep ends{[&] { carrier_.rsocket().waiters().remove(sleep.waiter()); }};
             auto slept = beginning_.begin_wait(sleep);
             if (slept) {
                 result = serve_and_look();
@@ -113,7 +114,6 @@ std::invoke_result_t<Attempt> Wait::keep_looking(Attempt attempt) {
                 const base::Unlock unlocked{carrier_.mutex()};
                 slept = sleep.until(deadline_);
             }
-            carrier_.rsocket().waiters().remove(sleep.waiter());
             if (!slept) {
                 return std::unexpected{slept.error()};
             }

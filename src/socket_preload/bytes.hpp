@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "rsocket/process.hpp"
+#include "socket_preload/libc.hpp"
 #include "socket_preload/statistics.hpp"
 
 namespace socket_preload {
@@ -21,6 +22,7 @@ namespace socket_preload {
 
 template <typename Call>
 [[nodiscard]] auto restarted(int fd, int timeout, Call call) {
+    const CancelledInSleep cancelled;
     auto result = call();
     while (result < 0 && errno == EINTR && goes_on_after_signal(fd, timeout)) {
         result = call();

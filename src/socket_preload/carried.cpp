@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "base/cancelling.hpp"
 #include "base/fork.hpp"
 #include "socket_preload/interpose.hpp"
 #include "socket_preload/statistics.hpp"
@@ -23,6 +24,8 @@ int close_carried(int fd, Kind kind) {
     if (base::is_in_parents_memory()) {
         return LIBC(close)(fd);
     }
+    const base::Cancelling disabled{
+        PTHREAD_CANCEL_DISABLE};  // the number is neither here nor there meanwhile
     const bool again = kind == Kind::RsocketAgain || kind == Kind::RepollAgain;
     const int first = again ? descriptors.first_of(fd) : fd;
     // From here on the first number is the library's, until there is no duplicate and all bytes have left.

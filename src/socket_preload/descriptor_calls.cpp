@@ -163,6 +163,7 @@ using socket_preload::fresh;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;
 using socket_preload::statistics;
+using socket_preload::uncancelled;
 
 INTERPOSED int close(int fd) {
     return socket_preload::close_any(fd);
@@ -179,7 +180,7 @@ INTERPOSED long syscall(long number, ...) noexcept {
     constexpr auto how = socket_preload::Statistics::Made::BySystemCall;
     switch (number) {
         case SYS_close:
-            return socket_preload::close_any(fd);
+            return uncancelled([fd] { return socket_preload::close_any(fd); });
         case SYS_connect:
             return statistics.connected_by_kernel(fd, static_cast<int>(call.pass_on()), how);
         case SYS_accept:
@@ -195,6 +196,7 @@ INTERPOSED long syscall(long number, ...) noexcept {
 
 // The descriptors of this library stay open, all others are closed.
 INTERPOSED int close_range(unsigned first, unsigned last, int flags) noexcept {
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     if (first > last || flags != 0 || base::is_in_parents_memory()) {
         return LIBC(close_range)(first, last, flags);
     }
@@ -216,15 +218,17 @@ INTERPOSED void closefrom(int first) noexcept {
 }
 
 INTERPOSED int dup(int fd) noexcept {
-    return fcntl(fd, F_DUPFD, 0);
+    return uncancelled([fd] { return fcntl(fd, F_DUPFD, 0); });
 }
 
 INTERPOSED int dup2(int fd, int number) noexcept {
-    return fd == number ? LIBC(dup2)(fd, number) : socket_preload::duplicate_onto(fd, number, 0);
+    return fd == number ? LIBC(dup2)(fd, number)
+                        : uncancelled([&] { return socket_preload::duplicate_onto(fd, number, 0); });
 }
 
 INTERPOSED int dup3(int fd, int number, int flags) noexcept {
-    return fd == number ? LIBC(dup3)(fd, number, flags) : socket_preload::duplicate_onto(fd, number, flags);
+    return fd == number ? LIBC(dup3)(fd, number, flags)
+                        : uncancelled([&] { return socket_preload::duplicate_onto(fd, number, flags); });
 }
 
 INTERPOSED int fcntl(int fd, int command, ...) {
@@ -243,6 +247,7 @@ INTERPOSED int ioctl(int fd, unsigned long request, ...) noexcept {
     va_start(arguments, request);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return is_rsocket(fd) ? socket_preload::ioctl_of_rsocket(fd, request, argument)
-                          : LIBC(ioctl)(fd, request, argument);
+    return is_rsocket(fd)
+               ? uncancelled([&] { return socket_preload::ioctl_of_rsocket(fd, request, argument); })
+               : LIBC(ioctl)(fd, request, argument);
 }

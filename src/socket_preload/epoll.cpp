@@ -13,13 +13,16 @@
 #include "socket_preload/reuse.hpp"
 #include "socket_preload/timeout.hpp"
 
+using socket_preload::CancelledInSleep;
 using socket_preload::ForProgram;
 using socket_preload::is_repoll;
 using socket_preload::SleepMask;
+using socket_preload::uncancelled;
 
 namespace {
 
 int wait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    const CancelledInSleep cancelled;
     const SleepMask sleeps{mask};
     return repoll_wait(epoll, events, most, timeout);
 }
@@ -31,7 +34,8 @@ INTERPOSED int epoll_create1(int flags) noexcept {
         return socket_preload::fresh(LIBC(epoll_create1)(flags));
     }
     const ForProgram next{ForProgram::Descriptor::Set};
-    return socket_preload::descriptors.set_if_made(repoll_create(flags), socket_preload::Kind::Repoll);
+    return socket_preload::descriptors.set_if_made(uncancelled([&] { return repoll_create(flags); }),
+                                                   socket_preload::Kind::Repoll);
 }
 
 INTERPOSED int epoll_create(int size) noexcept {
@@ -44,7 +48,7 @@ INTERPOSED int epoll_create(int size) noexcept {
 
 INTERPOSED int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) noexcept {
     (void)socket_preload::is_rsocket(fd);
-    return is_repoll(epoll) ? repoll_ctl(epoll, operation, fd, event)
+    return is_repoll(epoll) ? uncancelled([&] { return repoll_ctl(epoll, operation, fd, event); })
                             : LIBC(epoll_ctl)(epoll, operation, fd, event);
 }
 

@@ -165,8 +165,11 @@ struct Splice {
 }  // namespace socket_preload
 
 INTERPOSED ssize_t sendfile(int socket, int file, off_t *offset, size_t bytes) noexcept {
-    return socket_preload::is_rsocket(socket) ? socket_preload::send_file_at(socket, file, offset, bytes)
-                                              : LIBC(sendfile)(socket, file, offset, bytes);
+    if (!socket_preload::is_rsocket(socket)) {
+        return LIBC(sendfile)(socket, file, offset, bytes);
+    }
+    return socket_preload::uncancelled(
+        [&] { return socket_preload::send_file_at(socket, file, offset, bytes); });
 }
 
 // The same on machines whose file offsets have 64 bits.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/cancelling.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
@@ -103,6 +104,7 @@ void inherit(int fd) {
 
 Kind adopted(int fd) {
     const base::HeldSignals held;  // a handler may fork, or use the descriptor
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const int error = errno;
     base::Lock lock{adopting};
     if (descriptors.kind(fd) == Kind::Inherited && !base::is_in_parents_memory()) {

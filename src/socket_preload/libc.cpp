@@ -13,7 +13,6 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 #include <optional>
 #include <utility>
 
+#include "rsocket/call.hpp"
 #include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/reuse.hpp"
 
@@ -34,11 +34,12 @@ constexpr rlim_t kept_numbers = 256;  // at the end of those that the process ma
 
 // These are copies, because a handler may leave a wait, and what lives in it, by siglongjmp(3).
 thread_local constinit ForProgram::Next next_for_program;
-struct SleepsWith {
-    sigset_t mask;
-    int cancelling;
+// What a sleep of the wait that this thread is in lets through.
+struct Lets {
+    std::optional<sigset_t> mask;
+    int cancelling = PTHREAD_CANCEL_DISABLE;
 };
-thread_local constinit std::optional<SleepsWith> sleeps_with;
+thread_local constinit Lets sleep_lets;
 
 // Looked for now: a handler of a signal that an instruction raises calls it.
 [[maybe_unused]] auto *const system_call = LIBC(syscall);
@@ -55,6 +56,20 @@ bool is_accepted_for_program(int flags) {
 
 int close_on_exec_of_program() {
     return next_for_program.closes_on_exec ? SOCK_CLOEXEC : 0;
+}
+
+// Makes the call in which the thread sleeps, with the mask of the wait or nullptr. What the wait lets through
+// is not there meanwhile: neither a handler, nor its child, nor the program after siglongjmp(3) is in this
+// wait.
+template <typename Call>
+int asleep(Call call) {
+    const Lets lets = std::exchange(sleep_lets, {});
+    const int result = [&] {
+        const base::Cancelling as_the_program_wants{lets.cancelling};
+        return call(lets.mask ? &*lets.mask : nullptr);
+    }();
+    sleep_lets = lets;
+    return result;
 }
 
 // Takes the descriptor that a room has made. A call that made none may be repeated.
@@ -87,7 +102,7 @@ int kept(int fd) {
         errno = error;
         return descriptors.set_if_made(fd, Kind::Own);
     }
-    LIBC(syscall)(SYS_close, fd);  // is no cancellation point, as the callers are none
+    uncancelled([fd] { return LIBC(close)(fd); });
     return descriptors.set_if_made(high, Kind::Own);
 }
 
@@ -102,18 +117,26 @@ long SystemCall::pass_on() const {
     return LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
 }
 
-SleepMask::SleepMask(const sigset_t *mask)
-    : is_given_{mask != nullptr}, not_now_{(pthread_testcancel(), PTHREAD_CANCEL_DISABLE)} {
-    sleeps_with = {.mask = mask != nullptr ? *mask : held_.before(), .cancelling = not_now_.before()};
+CancelledInSleep::CancelledInSleep() : not_now_{(pthread_testcancel(), PTHREAD_CANCEL_DISABLE)} {
+    sleep_lets.cancelling = not_now_.before();
+}
+
+CancelledInSleep::~CancelledInSleep() {
+    sleep_lets.cancelling = PTHREAD_CANCEL_DISABLE;
+}
+
+SleepMask::SleepMask(const sigset_t *mask) : is_given_{mask != nullptr} {
+    sleep_lets.mask = mask != nullptr ? *mask : held_.before();
 }
 
 SleepMask::~SleepMask() {
-    sleeps_with.reset();
+    sleep_lets.mask.reset();
 }
 
 int SleepMask::nothing_found() const {
     constexpr timespec at_once{};
-    return is_given_ ? LIBC(ppoll)(nullptr, 0, &at_once, &sleeps_with->mask) : 0;
+    return is_given_ ? asleep([&](const sigset_t *mask) { return LIBC(ppoll)(nullptr, 0, &at_once, mask); })
+                     : 0;
 }
 
 ForProgram::ForProgram(Descriptor descriptor, bool closes_on_exec)
@@ -125,6 +148,7 @@ ForProgram::~ForProgram() {
 
 }  // namespace socket_preload
 
+using socket_preload::asleep;
 using socket_preload::close_on_exec_of_program;
 using socket_preload::descriptors;
 using socket_preload::ForProgram;
@@ -133,7 +157,6 @@ using socket_preload::is_for_program;
 using socket_preload::kept;
 using socket_preload::Kind;
 using socket_preload::mode_of;
-using socket_preload::sleeps_with;
 using socket_preload::taken;
 
 extern "C" {
@@ -206,7 +229,8 @@ int __wrap_listen(int fd, int backlog) {
 }
 
 int __wrap_connect(int fd, const sockaddr *address, socklen_t length) {
-    return LIBC(connect)(fd, address, length);
+    const auto reach = [&](const sigset_t *) { return LIBC(connect)(fd, address, length); };
+    return rsockets::Call::is_interrupted() ? reach(nullptr) : asleep(reach);
 }
 
 int __wrap_shutdown(int fd, int how) {
@@ -266,20 +290,16 @@ ssize_t __wrap_sendmsg(int fd, const msghdr *message, int flags) {
     return LIBC(sendmsg)(fd, message, flags);
 }
 
-// A wait of the rooms below sleeps in poll(2) and in no other call. Its mask is not there meanwhile: neither
-// a handler, nor its child, nor the program after siglongjmp(3) is in this wait.
+// A wait of the rooms below sleeps here, and in a connect(2) that waits.
 int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
-    if (!sleeps_with || timeout == 0) {
+    if (timeout == 0) {
         return LIBC(poll)(entries, count, timeout);
     }
-    const auto with = *std::exchange(sleeps_with, std::nullopt);
     const timespec time{.tv_sec = timeout / 1000, .tv_nsec = timeout % 1000 * 1000000L};
-    const int result = [&] {
-        const base::Cancelling as_the_program_wants{with.cancelling};
-        return LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, &with.mask);
-    }();
-    sleeps_with = with;
-    return result;
+    return asleep([&](const sigset_t *mask) {
+        return mask != nullptr ? LIBC(ppoll)(entries, count, timeout < 0 ? nullptr : &time, mask)
+                               : LIBC(poll)(entries, count, timeout);
+    });
 }
 
 int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event *event) {

@@ -22,11 +22,31 @@
 
 namespace socket_preload {
 
-// While one lives, signals and cancellation reach this thread only in its sleep, which has those signals of
-// the mask blocked, as in ppoll(2); without a mask those that the thread had blocked before. So a handler
-// that interrupts a wait may do all that it may when it interrupts libc's, which is one system call: it may
-// fork(2) and allocate memory, when the program unblocks its signal for the wait only. Signals that an
-// instruction raises come at once. The wait sleeps in poll(2) only.
+// While one lives, this thread is cancelled only in the sleep of a wait, so that the work of the rooms below
+// is never left half done. A cancellation that is pending is acted on at once, as libc's calls do.
+class CancelledInSleep {
+public:
+    CancelledInSleep();
+    ~CancelledInSleep();
+    CancelledInSleep(const CancelledInSleep &) = delete;
+    CancelledInSleep &operator=(const CancelledInSleep &) = delete;
+
+private:
+    const base::Cancelling not_now_;
+};
+
+// Makes a call that is no cancellation point, by rooms that use some.
+template <typename Call>
+auto uncancelled(Call call) {
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
+    return call();
+}
+
+// While one lives, signals reach this thread only in its sleep, which has those of the mask blocked, as in
+// ppoll(2); without a mask those that the thread had blocked before. So a handler that interrupts a wait may
+// do all that it may when it interrupts libc's, which is one system call: it may fork(2) and allocate memory,
+// when the program unblocks its signal for the wait only. Signals that an instruction raises come at once.
+// The wait sleeps in poll(2) only.
 class SleepMask {
 public:
     explicit SleepMask(const sigset_t *mask = nullptr);
@@ -41,7 +61,6 @@ public:
 private:
     const bool is_given_;
     const base::HeldSignals held_;
-    const base::Cancelling not_now_;
 };
 
 // Gives a descriptor of this library's own a high number, and returns that. The program may count on the

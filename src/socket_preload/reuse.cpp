@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "base/cancelling.hpp"
 #include "base/fork.hpp"
 #include "socket_preload/descriptor_kinds.hpp"
 #include "socket_preload/interpose.hpp"
@@ -26,6 +27,7 @@ namespace {
 // Ends the rsocket or repoll whose number has become another descriptor's. Meanwhile the number is that of a
 // socket without a peer, so that the calls of librsocket on it have no effect.
 void forget(int number) {
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const int flags = LIBC(fcntl)(number, F_GETFD);
     const int others = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, 0);
     const int nobodys = LIBC(socket)(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -26,11 +26,12 @@ using socket_preload::Kind;
 using socket_preload::restarted;
 using socket_preload::SleepMask;
 using socket_preload::statistics;
+using socket_preload::uncancelled;
 
 INTERPOSED int socket(int domain, int type, int protocol) noexcept {
     if (socket_preload::carries(domain, type, protocol)) {
         const ForProgram next{ForProgram::Descriptor::Socket};
-        const int fd = rsocket(domain, type, protocol);
+        const int fd = uncancelled([&] { return rsocket(domain, type, protocol); });
         if (fd >= 0 || errno != ENOTSUP) {
             return descriptors.set_if_made(fd, Kind::Rsocket);
         }
@@ -40,6 +41,7 @@ INTERPOSED int socket(int domain, int type, int protocol) noexcept {
 
 // Many programs and children end so, without the functions that exit(3) calls.
 INTERPOSED void _exit(int status) {
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     if (!base::is_in_parents_memory()) {
         statistics.tell();
         rsockets::end_streams_with_process();
@@ -53,11 +55,12 @@ INTERPOSED void _Exit(int status) noexcept {
 }
 
 INTERPOSED int bind(int fd, const sockaddr *address, socklen_t length) noexcept {
-    return is_rsocket(fd) ? rbind(fd, address, length) : LIBC(bind)(fd, address, length);
+    return is_rsocket(fd) ? uncancelled([&] { return rbind(fd, address, length); })
+                          : LIBC(bind)(fd, address, length);
 }
 
 INTERPOSED int listen(int fd, int backlog) noexcept {
-    return is_rsocket(fd) ? rlisten(fd, backlog) : LIBC(listen)(fd, backlog);
+    return is_rsocket(fd) ? uncancelled([&] { return rlisten(fd, backlog); }) : LIBC(listen)(fd, backlog);
 }
 
 INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
@@ -93,23 +96,25 @@ INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
 }
 
 INTERPOSED int shutdown(int fd, int how) noexcept {
-    return is_rsocket(fd) ? rshutdown(fd, how) : LIBC(shutdown)(fd, how);
+    return is_rsocket(fd) ? uncancelled([&] { return rshutdown(fd, how); }) : LIBC(shutdown)(fd, how);
 }
 
 INTERPOSED int getsockname(int fd, sockaddr *address, socklen_t *length) noexcept {
-    return is_rsocket(fd) ? rgetsockname(fd, address, length) : LIBC(getsockname)(fd, address, length);
+    return is_rsocket(fd) ? uncancelled([&] { return rgetsockname(fd, address, length); })
+                          : LIBC(getsockname)(fd, address, length);
 }
 
 INTERPOSED int getpeername(int fd, sockaddr *address, socklen_t *length) noexcept {
-    return is_rsocket(fd) ? rgetpeername(fd, address, length) : LIBC(getpeername)(fd, address, length);
+    return is_rsocket(fd) ? uncancelled([&] { return rgetpeername(fd, address, length); })
+                          : LIBC(getpeername)(fd, address, length);
 }
 
 INTERPOSED int getsockopt(int fd, int level, int name, void *value, socklen_t *length) noexcept {
-    return is_rsocket(fd) ? rgetsockopt(fd, level, name, value, length)
+    return is_rsocket(fd) ? uncancelled([&] { return rgetsockopt(fd, level, name, value, length); })
                           : LIBC(getsockopt)(fd, level, name, value, length);
 }
 
 INTERPOSED int setsockopt(int fd, int level, int name, const void *value, socklen_t length) noexcept {
-    return is_rsocket(fd) ? rsetsockopt(fd, level, name, value, length)
+    return is_rsocket(fd) ? uncancelled([&] { return rsetsockopt(fd, level, name, value, length); })
                           : LIBC(setsockopt)(fd, level, name, value, length);
 }

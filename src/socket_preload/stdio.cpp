@@ -184,7 +184,7 @@ INTERPOSED FILE *fdopen(int fd, const char *mode) noexcept {
     }
     constexpr cookie_io_functions_t calls{
         .read = read_cookie, .write = write_cookie, .seek = nullptr, .close = close_cookie};
-    return opened(fd, mode, calls);
+    return socket_preload::uncancelled([&] { return opened(fd, mode, calls); });
 }
 
 INTERPOSED int vdprintf(int fd, const char *format, va_list arguments) {

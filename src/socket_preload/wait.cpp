@@ -19,6 +19,7 @@
 #include "socket_preload/timeout.hpp"
 
 using rsockets::DescriptorSet;
+using socket_preload::CancelledInSleep;
 using socket_preload::descriptors;
 using socket_preload::is_rsocket;
 using socket_preload::is_valid;
@@ -153,6 +154,7 @@ INTERPOSED int poll(pollfd *entries, nfds_t count, int timeout) {
     if (!has_rsocket(entries, count)) {
         return LIBC(poll)(entries, count, timeout);
     }
+    const CancelledInSleep cancelled;
     const SleepMask sleeps;
     return poll_rsockets(entries, count, timeout);
 }
@@ -170,6 +172,7 @@ INTERPOSED int ppoll(pollfd *entries, nfds_t count, const timespec *timeout, con
         errno = EINVAL;
         return -1;
     }
+    const CancelledInSleep cancelled;
     const SleepMask sleeps{mask};
     const int ready = poll_rsockets(entries, count, milliseconds_of(timeout));
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;
@@ -187,6 +190,7 @@ INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exc
     if (!has_rsocket(count, sets)) {
         return LIBC(select)(count, readable, writable, exceptional, timeout);
     }
+    const CancelledInSleep cancelled;
     const SleepMask sleeps;
     return select_rsockets(count, sets, timeout);
 }
@@ -206,6 +210,7 @@ INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *ex
     if (timeout != nullptr) {
         time = {.tv_sec = timeout->tv_sec, .tv_usec = (timeout->tv_nsec + 999) / 1000};
     }
+    const CancelledInSleep cancelled;
     const SleepMask sleeps{mask};
     const int ready = select_rsockets(count, sets, timeout != nullptr ? &time : nullptr);
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;

@@ -12,10 +12,11 @@
 
 #include <cmocka.h>
 
-#include <fcntl.h>
+#include <dirent.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -269,7 +270,7 @@ static void *accept_late(void *argument) {
 static void a_connect_goes_on_after_a_signal(void **state) {
     (void)state;
     handle(SIGUSR1, SA_RESTART); /* one that does not ask for that would be enough to end the call */
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < 3; ++i) {
         struct sockaddr_in address;
         int listener = listening(&address);
         const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -328,6 +329,26 @@ static void a_signal_ends_a_connect_over_tcp(void **state) {
     assert_int_equal(close(listener), 0);
 }
 
+/* A thread that is its own peer does not accept before its connect returns, however often a signal comes. */
+static void a_connect_to_oneself_ends_in_spite_of_signals(void **state) {
+    (void)state;
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    handle(SIGUSR1, SA_RESTART);
+    handle(SIGALRM, SA_RESTART);
+    const struct itimerval often = {.it_value = {.tv_usec = 1000}, .it_interval = {.tv_usec = 1000}};
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    const int accepted = accept(listener, NULL, NULL);
+    char byte = 0;
+    assert_int_equal(send(fd, "!", 1, 0), 1);
+    assert_int_equal(recv(accepted, &byte, 1, 0), 1);
+    close_pair((int[]){fd, accepted});
+    assert_int_equal(close(listener), 0);
+}
+
 static void *wait_without_end(void *argument) {
     struct pollfd entry = {.fd = *(int *)argument, .events = POLLIN};
     for (;;) {
@@ -336,13 +357,29 @@ static void *wait_without_end(void *argument) {
     return NULL;
 }
 
-/* Also in the first call of a thread, and while there is always something. */
+static int count_descriptors(void) {
+    int count = 0;
+    DIR *const folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        ++count;
+    }
+    assert_int_equal(closedir(folder), 0);
+    return count;
+}
+
+/* Also in the first call of a thread, and while there is always something. The threads leave nothing behind.
+ */
 static void a_wait_is_cancelled(void **state) {
     enum { rounds = 200 };
     (void)state;
     int ends[2];
     make_pair(ends);
+    int descriptors = 0;
     for (int i = 0; i < rounds; ++i) {
+        if (i == 1) {
+            descriptors = count_descriptors();
+        }
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, wait_without_end, &ends[1]), 0);
         if (i == rounds / 2) {
@@ -355,9 +392,62 @@ static void a_wait_is_cancelled(void **state) {
         assert_int_equal(pthread_join(thread, &result), 0);
         assert_ptr_equal(result, PTHREAD_CANCELED);
     }
+    assert_in_range(count_descriptors(), 0, descriptors);
     char byte = 0;
     assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
     close_pair(ends);
+}
+
+struct calls {
+    int ends[2];
+    int epoll;
+    pid_t child;
+    int failed;
+};
+
+/* None of them may end the thread, whose cancellation is pending. */
+static void *make_calls(void *argument) {
+    struct calls *const calls = argument;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    int value = 0;
+    socklen_t length = sizeof(value);
+    (void)pthread_cancel(pthread_self());
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    calls->failed += bind(listener, (const struct sockaddr *)&address, size) != 0;
+    calls->failed += listen(listener, 8) != 0;
+    for (int i = 0; i < 2; ++i) {
+        struct epoll_event event = {.events = EPOLLIN};
+        calls->failed += epoll_ctl(calls->epoll, EPOLL_CTL_ADD, calls->ends[i], &event) != 0;
+        calls->failed += getsockopt(calls->ends[i], SOL_SOCKET, SO_ERROR, &value, &length) != 0;
+        calls->failed += getpeername(calls->ends[i], (struct sockaddr *)&address, &size) != 0;
+        calls->failed += ioctl(calls->ends[i], FIONREAD, &value) != 0;
+        calls->failed += shutdown(calls->ends[i], SHUT_WR) != 0;
+    }
+    calls->failed += dup2(calls->ends[0], listener) != listener;
+    calls->child = fork();
+    if (calls->child == 0) {
+        _exit(0);
+    }
+    pthread_testcancel();
+    return NULL;
+}
+
+static void other_calls_cancel_nothing(void **state) {
+    (void)state;
+    struct calls calls = {.epoll = epoll_create1(0)};
+    make_pair(calls.ends);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, make_calls, &calls), 0);
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_int_equal(calls.failed, 0);
+    int status = -1;
+    assert_int_equal(waitpid(calls.child, &status, 0), calls.child);
+    assert_int_equal(status, 0);
+    assert_int_equal(close(calls.epoll), 0);
+    close_pair(calls.ends);
 }
 
 int main(int count, char **words) {
@@ -370,7 +460,9 @@ int main(int count, char **words) {
         cmocka_unit_test(a_handler_of_a_wait_sleeps_with_its_own_mask),
         cmocka_unit_test(a_connect_goes_on_after_a_signal),
         cmocka_unit_test(a_signal_ends_a_connect_over_tcp),
+        cmocka_unit_test(a_connect_to_oneself_ends_in_spite_of_signals),
         cmocka_unit_test(a_wait_is_cancelled),
+        cmocka_unit_test(other_calls_cancel_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
