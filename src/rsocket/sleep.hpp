@@ -43,7 +43,7 @@ private:
         0;  // at most sleeps_at_once
 };
 
-// Ends what a sleep needs, also when the thread is cancelled in it.
+// Calls end() when the scope of a sleep ends, also when the thread is cancelled in the sleep.
 template <typename End>
 class AfterSleep {
 public:

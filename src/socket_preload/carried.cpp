@@ -24,8 +24,8 @@ int close_carried(int fd, Kind kind) {
     if (base::is_in_parents_memory()) {
         return LIBC(close)(fd);
     }
-    const base::Cancelling disabled{
-        PTHREAD_CANCEL_DISABLE};  // the number is neither here nor there meanwhile
+    // Meanwhile the number is neither the program's nor the library's.
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     const bool again = kind == Kind::RsocketAgain || kind == Kind::RepollAgain;
     const int first = again ? descriptors.first_of(fd) : fd;
     // From here on the first number is the library's, until there is no duplicate and all bytes have left.

@@ -34,7 +34,7 @@ constexpr rlim_t kept_numbers = 256;  // at the end of those that the process ma
 
 // These are copies, because a handler may leave a wait, and what lives in it, by siglongjmp(3).
 thread_local constinit ForProgram::Next next_for_program;
-// What a sleep of the wait that this thread is in lets through.
+// Says what reaches this thread in a sleep of the wait that it is in.
 struct Lets {
     std::optional<sigset_t> mask;
     int cancelling = PTHREAD_CANCEL_DISABLE;

@@ -23,7 +23,7 @@
 namespace socket_preload {
 
 // While one lives, this thread is cancelled only in the sleep of a wait, so that the work of the rooms below
-// is never left half done. A cancellation that is pending is acted on at once, as libc's calls do.
+// is never left half done. The constructor acts on a cancellation that is pending, as libc's calls do.
 class CancelledInSleep {
 public:
     CancelledInSleep();

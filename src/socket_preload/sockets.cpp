@@ -72,12 +72,11 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
         return -1;
     }
     const ForProgram next{ForProgram::Descriptor::Accepted, (flags & SOCK_CLOEXEC) != 0};
-    const int accepted = descriptors.set_if_made(restarted(fd, SO_RCVTIMEO,
-                                                           [&] {
-                                                               const SleepMask sleeps;
-                                                               return raccept(fd, address, length);
-                                                           }),
-                                                 Kind::Rsocket);
+    const auto accept_next = [&] {
+        const SleepMask sleeps;
+        return raccept(fd, address, length);
+    };
+    const int accepted = descriptors.set_if_made(restarted(fd, SO_RCVTIMEO, accept_next), Kind::Rsocket);
     if (accepted >= 0 && (flags & SOCK_NONBLOCK) != 0) {
         (void)rfcntl(accepted, F_SETFL, O_NONBLOCK);
     }
