@@ -313,8 +313,9 @@ static void a_peer_may_be_killed_at_any_instruction(void **state) {
         print_message("SKIPPED: this machine does not let a process trace its child\n");
         skip();
     }
-    /* From here on the process keeps what it has. */
-    const size_t descriptors = entries_of("/proc/self/fd", "");
+    /* From here on the process keeps what it has, or less: the engine may not have closed the first
+     * connection's. */
+    size_t descriptors = entries_of("/proc/self/fd", "");
     const size_t files = entries_of("/dev/shm", "softrdma");
     for (int i = 1; i < kills; ++i) {
         assert_true(kill_one(&own, ep, port, &random));
@@ -322,7 +323,9 @@ static void a_peer_may_be_killed_at_any_instruction(void **state) {
         while (entries_of("/proc/self/fd", "") > descriptors && now() - start < 5) {
             sched_yield(); /* the engine closes the last connection's when it has drained that */
         }
-        assert_int_equal(entries_of("/proc/self/fd", ""), descriptors);
+        const size_t left = entries_of("/proc/self/fd", "");
+        assert_in_range(left, 1, descriptors);
+        descriptors = left;
     }
     assert_int_equal(entries_of("/dev/shm", "softrdma"), files);
     assert_int_equal(rpma_ep_shutdown(&ep), 0);
