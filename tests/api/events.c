@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* events: tests one queue for the events of connections, requests and
  * endpoints, and requests without queues. */
-#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ends.h"
 
 /* This comes last, because it asserts. */
+#include "../entries.h"
 #include "../sockets.h"
 
 #define PAIRS 5
@@ -194,17 +194,6 @@ static void requests_in_order(void **state) {
     assert_code(rpma_ep_next_bare_req(ends->ep, &ends->request), RPMA_E_NO_EVENT);
 }
 
-static int open_descriptors(void) {
-    int count = 0;
-    DIR *const all = opendir("/proc/self/fd");
-    assert_non_null(all);
-    while (readdir(all) != NULL) {
-        ++count;
-    }
-    closedir(all);
-    return count;
-}
-
 /* With shared queues for completions and events, a connection takes one
  * descriptor, its TCP socket. While the two ends meet on one host, the
  * initiator has one more. The first connection opens what the queues keep. */
@@ -215,26 +204,26 @@ static void a_connection_costs_one_descriptor(void **state) {
     }
     assert_ok(rpma_cq_new(ends->peer, 100, RPMA_CQ_POLLED, &shared.cq));
     assert_ok(rpma_conn_cfg_set_cq(ends->cfg, shared.cq));
-    int before = open_descriptors();
+    int before = entries_of("/proc/self/fd");
     for (int i = 0; i < PAIRS; ++i) {
         assert_ok(rpma_conn_req_begin(ends->peer, ADDRESS, ends->port, ends->cfg, &ends->request));
         (void)take(RPMA_EVENT_CONN_REQ);
-        assert_true(i == 0 || open_descriptors() == before + 2 * i);
+        assert_true(i == 0 || entries_of("/proc/self/fd") == before + 2 * i);
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i]));
         (void)take(RPMA_EVENT_EP);
         assert_ok(rpma_ep_next_conn_req(ends->ep, ends->cfg, &ends->request));
         if (i != 0) {
-            assert_in_range(open_descriptors(), before + 2 * i + 2, before + 2 * i + 3);
+            assert_in_range(entries_of("/proc/self/fd"), before + 2 * i + 2, before + 2 * i + 3);
         }
         assert_ok(rpma_conn_req_connect(&ends->request, NULL, &shared.conns[2 * i + 1]));
         for (int side = 0; side < 2; ++side) {
             assert_int_equal(take(RPMA_EVENT_CONN).conn_event, RPMA_CONN_ESTABLISHED);
         }
         if (i == 0) {
-            assert_in_range(open_descriptors(), before + 2, before + 3);
-            before = open_descriptors() - 2;
+            assert_in_range(entries_of("/proc/self/fd"), before + 2, before + 3);
+            before = entries_of("/proc/self/fd") - 2;
         }
-        assert_int_equal(open_descriptors(), before + 2 * i + 2);
+        assert_int_equal(entries_of("/proc/self/fd"), before + 2 * i + 2);
     }
 }
 

@@ -9,7 +9,6 @@
  *      rsendfile.
  * Defect 14 has a test of one part only, because it is about accept4 of the preload library, too. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -21,6 +20,7 @@
 #include "test.h"
 
 /* These come last, because they assert. */
+#include "../entries.h"
 #include "../sockets.h"
 #include "rsockets.h"
 
@@ -145,17 +145,6 @@ static void d5_rpoll_takes_an_epoll_descriptor_for_something_else(void **state) 
     close(entries[1].fd);
     close(fds[0]);
     close(fds[1]);
-}
-
-static int entries_of(const char *folder) {
-    int count = 0;
-    DIR *const opened = opendir(folder);
-    assert_non_null(opened);
-    while (readdir(opened) != NULL) {
-        ++count;
-    }
-    closedir(opened);
-    return count;
 }
 
 static uint32_t told(int set, uint32_t events, int operation) {

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
@@ -23,6 +22,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "../entries.h"
 #include "../fails.h"
 #include "socket_pairs.h"
 
@@ -357,17 +357,6 @@ static void *wait_without_end(void *argument) {
     return NULL;
 }
 
-static int count_descriptors(void) {
-    int count = 0;
-    DIR *const folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder) != NULL) {
-        ++count;
-    }
-    assert_int_equal(closedir(folder), 0);
-    return count;
-}
-
 /* Also in the first call of a thread, and while there is always something. The threads leave nothing behind.
  */
 static void a_wait_is_cancelled(void **state) {
@@ -378,7 +367,7 @@ static void a_wait_is_cancelled(void **state) {
     int descriptors = 0;
     for (int i = 0; i < rounds; ++i) {
         if (i == 1) {
-            descriptors = count_descriptors();
+            descriptors = entries_of("/proc/self/fd");
         }
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, wait_without_end, &ends[1]), 0);
@@ -392,7 +381,7 @@ static void a_wait_is_cancelled(void **state) {
         assert_int_equal(pthread_join(thread, &result), 0);
         assert_ptr_equal(result, PTHREAD_CANCELED);
     }
-    assert_in_range(count_descriptors(), 0, descriptors);
+    assert_in_range(entries_of("/proc/self/fd"), 0, descriptors);
     char byte = 0;
     assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
     close_pair(ends);

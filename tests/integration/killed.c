@@ -7,7 +7,6 @@
  *     killed [KILLS [SEED]]
  *     killed connects PORT | listens      the process that is killed, which the test starts */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <fcntl.h>
 #include <librpma.h>
 #include <poll.h>
@@ -25,6 +24,7 @@
 
 /* cmocka.h, last, because it has macros with everyday names. */
 #include "../api/test.h"
+#include "../entries.h"
 
 enum { RECEIVES = 8, MOST_MESSAGE = 4096, LARGE = 100 << 10, REGION = LARGE + RECEIVES * MOST_MESSAGE };
 
@@ -210,17 +210,6 @@ static pid_t start_peer(const char *role, const char *port, int *output) {
     return process;
 }
 
-static size_t entries_of(const char *folder, const char *with) {
-    size_t count = 0;
-    DIR *const open = opendir(folder);
-    assert_non_null(open);
-    for (const struct dirent *entry = NULL; (entry = readdir(open)) != NULL;) {
-        count += strstr(entry->d_name, with) != NULL;
-    }
-    assert_int_equal(closedir(open), 0);
-    return count;
-}
-
 struct traffic {
     struct end end;
     atomic_ulong operations;
@@ -315,19 +304,19 @@ static void a_peer_may_be_killed_at_any_instruction(void **state) {
     }
     /* From here on the process keeps what it has, or less: the engine may not have closed the first
      * connection's. */
-    size_t descriptors = entries_of("/proc/self/fd", "");
-    const size_t files = entries_of("/dev/shm", "softrdma");
+    int descriptors = entries_of("/proc/self/fd");
+    const int files = entries_with("/dev/shm", "softrdma");
     for (int i = 1; i < kills; ++i) {
         assert_true(kill_one(&own, ep, port, &random));
         const double start = now();
-        while (entries_of("/proc/self/fd", "") > descriptors && now() - start < 5) {
+        while (entries_of("/proc/self/fd") > descriptors && now() - start < 5) {
             sched_yield(); /* the engine closes the last connection's when it has drained that */
         }
-        const size_t left = entries_of("/proc/self/fd", "");
+        const int left = entries_of("/proc/self/fd");
         assert_in_range(left, 1, descriptors);
         descriptors = left;
     }
-    assert_int_equal(entries_of("/dev/shm", "softrdma"), files);
+    assert_int_equal(entries_with("/dev/shm", "softrdma"), files);
     assert_int_equal(rpma_ep_shutdown(&ep), 0);
     assert_int_equal(rpma_mr_dereg(&own.from), 0);
     assert_int_equal(rpma_mr_dereg(&own.region), 0);

@@ -1,26 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stream takes one descriptor at each of its ends, and gives it back. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <sys/resource.h>
 
 #include "../api/test.h"
 
 /* This is included last, because it asserts. */
 #include "../api/rsockets.h"
+#include "../entries.h"
 
 enum { STREAMS = 1000, OTHERS = 40 };
-
-static int open_descriptors(void) {
-    DIR *const folder = opendir("/proc/self/fd");
-    int count = 0;
-    assert_non_null(folder);
-    while (readdir(folder) != NULL) {
-        ++count;
-    }
-    assert_int_equal(closedir(folder), 0);
-    return count;
-}
 
 /* The first listener needs the device, and the device descriptors. */
 static void too_few_are_told(void **state) {
@@ -54,11 +43,11 @@ static void a_thousand_streams(void **state) {
         skip();
     }
     const int listener = listening_rsocket(&port);
-    const int before = open_descriptors();
+    const int before = entries_of("/proc/self/fd");
     for (int i = 0; i < STREAMS; ++i) {
         connect_ends(fds[i], listener, port);
     }
-    const int with_streams = open_descriptors() - before;
+    const int with_streams = entries_of("/proc/self/fd") - before;
     print_message("%d descriptors for %d streams, both ends\n", with_streams, STREAMS);
     assert_in_range(with_streams, 2 * STREAMS, 2 * STREAMS + OTHERS);
     for (int i = 0; i < STREAMS; ++i) {
@@ -71,10 +60,10 @@ static void a_thousand_streams(void **state) {
     }
     /* The device drains what it was left, in a thread of its own. */
     const double deadline = seconds() + 30;
-    while (open_descriptors() - before > OTHERS && seconds() < deadline) {
+    while (entries_of("/proc/self/fd") - before > OTHERS && seconds() < deadline) {
         assert_int_equal(rpoll(NULL, 0, 1), 0);
     }
-    assert_in_range(open_descriptors() - before, 0, OTHERS);
+    assert_in_range(entries_of("/proc/self/fd") - before, 0, OTHERS);
     assert_int_equal(rclose(listener), 0);
 }
 
