@@ -5,6 +5,7 @@
 #include "base/shared_value.hpp"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>

@@ -4,7 +4,6 @@
 // handler that was there before, also the fault of a signal handler that interrupts the section.
 #pragma once
 
-#include <signal.h>
 #include <sys/uio.h>
 
 #include <atomic>

@@ -89,9 +89,8 @@ private:
 
     Carrier carrier_;
     Beginning beginning_ GUARDED_BY(carrier_.mutex()){carrier_};
-    // Of a blocking connect, from the signal that interrupted it until a call has completed it.
+    // A signal has interrupted a blocking connect, and no call has completed it yet.
     bool connect_was_interrupted_ GUARDED_BY(carrier_.mutex()) = false;
-    Deadline awaits_answer_until_ GUARDED_BY(carrier_.mutex());
 };
 
 }  // namespace rsockets

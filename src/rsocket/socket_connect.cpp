@@ -41,9 +41,6 @@ Result<void> Socket::connect(const sockaddr *address, socklen_t length) {
     }
     const auto connected = wait_for_peer();
     connect_was_interrupted_ = !connected && connected.error().number == EINTR;
-    if (!connect_was_interrupted_) {
-        awaits_answer_until_.reset();
-    }
     return connected;
 }
 
@@ -88,8 +85,7 @@ Result<void> Socket::wait_for_peer() {
     };
     auto connected = wait(deadline, false);
     if (connected && beginning_.may_fall_back()) {
-        const auto soon = awaits_answer_until_.value_or(base::Clock::now() + DecisionTime::time_to_answer);
-        awaits_answer_until_ = soon;
+        const auto soon = beginning_.due().value_or(base::Clock::now());
         connected = wait(deadline ? std::min(*deadline, soon) : soon, true);
         if (!connected && connected.error().number == EAGAIN && carrier_.state() == State::Offered) {
             return {};

@@ -3,6 +3,7 @@
 #include "soft/memory/direct_access.hpp"
 
 #include <infiniband/verbs.h>
+#include <signal.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -327,14 +327,15 @@ void *map_object_of(const PeerMemory &memory) {
     Search search{memory};
     // Waiting for the thread is a cancellation point, and the thread uses this frame.
     const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
-    std::optional<base::HeldSignals> held{std::in_place};  // by the thread too
     pthread_t thread{};
     const auto body = [](void *argument) -> void * {
         static_cast<Search *>(argument)->run();
         return nullptr;
     };
-    const int error = pthread_create(&thread, nullptr, body, &search);
-    held.reset();
+    const int error = [&] {
+        const base::HeldSignals held;  // by the thread too, from its first instruction
+        return pthread_create(&thread, nullptr, body, &search);
+    }();
     if (error == 0) {
         pthread_join(thread, nullptr);
     }

@@ -225,6 +225,7 @@ void forged_labels(void **) {
         assert_true(b.text() == (std::string_view{&mark, 1}));
         assert_true(b.endpoint->message().from == good);
         b.endpoint->drop_message();
+        assert_false(b.endpoint->has_message());
         ++mark;
     };
     for (std::size_t bytes = 0; bytes < label_bytes(loopback4); ++bytes) {
