@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/ibverbs: the functions of libibverbs. A function that is not here takes no object of ours,
-// and stays the real library's; tests/compat/preload_symbols.sh has the list.
+// verbs_preload/ibverbs: the functions of libibverbs. A function that is neither here nor in newer.cpp takes
+// no object of ours, and stays the real library's; tests/compat/preload_symbols.sh has the list.
 #include <algorithm>
 #include <cstring>
 
@@ -123,7 +123,7 @@ extern "C" {
     return softrdma_ibv_query_gid_table(context, entries, max_entries, flags);
 }
 
-// It has libibverbs' private version node, for ibv_devinfo. Type 0 is that of InfiniBand and RoCE version 1.
+// It is one of libibverbs' private names, for ibv_devinfo. Type 0 is that of InfiniBand and RoCE version 1.
 [[gnu::visibility("default")]] int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned index,
                                                       int *type) {
     ibv_gid_entry entry;

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# preload_symbols.sh LIBRARY: the preload has every name that the installed libibverbs and librdmacm export, under the
-# same version node, unless the table below says why the real library may keep it. It has no name that they do not have.
-# A name that a newer rdma-core adds fails here until a developer has checked what it needs.
+# preload_symbols.sh LIBRARY: the preload has every name that libibverbs and librdmacm export, under the same version
+# node, unless the table below says why the real library may keep it. It has no name that they do not have. The names are
+# those of the libraries that are installed, and those of rdma_core_names, whose version is newer. A name that neither has
+# fails here, once it is installed, until a developer has checked what it needs.
 set -eu
 ours=$1
+known=$(dirname "$0")/rdma_core_names
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -21,29 +23,32 @@ ibv_rate_to_(mbps|mult)           a number for a number
 ibv_copy_.*_(from|to)_kern        one plain struct into another
 ibv_(read_sysfs_file|get_sysfs_path)  files below /sys: soft devices have none
 ibv_(do|dont)fork_range           a range of memory
+ibv_free_buf                      a buffer, which only ibv_alloc_buf makes
 ibv_(fork_init|is_fork_initialized)  the process: memory of soft devices may be forked, and needs nothing
 r(accept|bind|close|connect|fcntl|getpeername|getsockname|getsockopt|iomap|iounmap|iowrite|listen|poll|read|readv|recv|recvfrom|recvmsg|select|send|sendmsg|sendto|setsockopt|shutdown|write|writev)  the descriptor of an rsocket, which none gets without rsocket
 END
 
-exported() {  # exported LIBRARY: NAME@@NODE or NAME@NODE, one a line
-    nm --dynamic --defined-only --with-symbol-versions "$1" | awk '$2 != "A" { print $3 }' | LC_ALL=C sort
+# A private node has the number of a version, and a name of it is ours without a node.
+exported() {  # exported LIBRARY: NAME@@NODE, NAME@NODE or NAME, one a line
+    nm --dynamic --defined-only --with-symbol-versions "$1" | awk '$2 != "A" { print $3 }' |
+        sed 's/@@IBVERBS_PRIVATE_.*//' | LC_ALL=C sort
 }
 installed() {
     ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
-: >"$work/real"
+grep -v '^#' "$known" >"$work/real"
 for name in libibverbs.so.1 librdmacm.so.1; do
     library=$(installed $name)
     [ -n "$library" ] || { echo "$name is not installed"; exit 77; }
     # With one @ it is the interface of 2006: it has a device list of its own, in which no device of ours is.
-    exported "$library" | grep '@@' >>"$work/real"
+    exported "$library" | grep -v '[^@]@[^@]' >>"$work/real"
 done
-LC_ALL=C sort -o "$work/real" "$work/real"
+LC_ALL=C sort -u -o "$work/real" "$work/real"
 exported "$ours" >"$work/ours"
 
 pattern=$(awk '{ printf "%s%s", (NR > 1 ? "|" : ""), $1 }' "$work/theirs")
-LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -vE "^($pattern)@@" >"$work/missing" || true
+LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -vE "^($pattern)(@@|$)" >"$work/missing" || true
 LC_ALL=C comm -13 "$work/real" "$work/ours" >"$work/surplus"
 status=0
 if [ -s "$work/missing" ]; then
@@ -58,7 +63,7 @@ if [ -s "$work/surplus" ]; then
 fi
 # The table has no name that the preload covers or that the libraries no longer have.
 while read -r entry _; do
-    LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -qE "^($entry)@@" || {
+    LC_ALL=C comm -23 "$work/real" "$work/ours" | grep -qE "^($entry)(@@|$)" || {
         echo "no name is left for '$entry' in the table of exceptions"
         status=1
     }
