@@ -114,16 +114,11 @@ measure_haproxy() { load 32 "http://127.0.0.1:$port/small"; }
 needs_postgresql=(postgres initdb pgbench)
 rows_postgresql=('select|pgbench -S, 8 clients (k/s, ms)|' 'write|pgbench, 8 clients (k/s, ms)|')
 start_postgresql() {
-    local as=()
     mkdir "data-$1"
-    chmod 755 .
-    if [ "$(id -u)" -eq 0 ]; then
-        chown postgres "data-$1"
-        as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
-    fi
+    become postgres
+    [ ${#as[@]} -eq 0 ] || chown postgres "data-$1"
     export HOME=$work PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres PGSSLMODE=disable
     "${as[@]}" initdb -D "$work/data-$1" -U postgres -A trust --no-sync >initdb.out 2>&1
-    over_rsockets=("${as[@]}" "${over_rsockets[@]}")
     serve "postgresql-$1" postgres -D "$work/data-$1" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
         -c fsync=off
     until PGPORT=$port pgbench -i -q >init.out 2>&1; do kill -0 "$server"; done

@@ -2,7 +2,8 @@
 # sockets.bash RPMA PROGRAM...: what tests of programs over `rpma run --sockets` have in common. Sourced: each runs in
 # a folder of its own, with a free port in $port, and is skipped where one of the programs is not installed.
 set -eu
-. "${BASH_SOURCE[0]%/*}/../ports.bash" # before the folder changes
+tests=$(realpath "${BASH_SOURCE[0]%/*}/..")
+. "$tests/ports.bash"
 rpma=$1
 shift
 for program in "$@"; do
@@ -11,6 +12,8 @@ for program in "$@"; do
         exit 77
     }
 done
+# A server that root starts may become another user, who does not reach every TMPDIR.
+[ "$(id -u)" -ne 0 ] || export TMPDIR=/tmp
 work=$(mktemp -d)
 cd "$work"
 background=()
@@ -34,6 +37,17 @@ port=$(free_port)
 # is one process.
 over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device soft)
 carry() { "${over_rsockets[@]}" "$@"; }
+
+# become USER: when root runs the test, "${over_rsockets[@]}" becomes USER first, and so does a command after "${as[@]}".
+as=()
+become() {
+    [ "$(id -u)" -eq 0 ] || return 0
+    local words
+    chmod 755 "$work"
+    words=$("$tests/other_user.sh" "$rpma" "$work/own" "$1") || die "$1 cannot run rpma"
+    mapfile -t as <<<"$words"
+    over_rsockets=("${as[@]}" "${over_rsockets[@]/#"$rpma"/"$work/own/bin/rpma"}")
+}
 
 # serve NAME COMMAND...: starts a server that listens at $port; its output is NAME.out, its process $server.
 serve() {

@@ -255,7 +255,10 @@ class Postgresql(Server):
         self.as_user = []
         if os.getuid() == 0:
             shutil.chown('data', 'postgres')
-            self.as_user = ['setpriv', '--reuid=postgres', '--regid=postgres', '--clear-groups']
+            other_user = pathlib.Path(__file__).parent.parent / 'other_user.sh'
+            self.as_user = subprocess.run([other_user, self.rpma, 'own', 'postgres'], check=True, text=True,
+                                          stdout=subprocess.PIPE).stdout.split('\n')[:-1]
+            self.rpma = os.path.abspath('own/bin/rpma')
         subprocess.run([*self.as_user, 'initdb', '-D', 'data', '-U', 'postgres', '-A', 'trust', '--no-sync'], check=True,
                        stdout=subprocess.DEVNULL)
         self.main = self.start('postgres', '-D', os.getcwd() + '/data', '-p', str(self.port), '-c', 'fsync=off', '-c',
@@ -403,7 +406,8 @@ def main(rpma, program, seconds, seed):
         if shutil.which(one) is None:
             print(f'{one} is not installed (group compat of utils/install-dependencies.sh)')
             sys.exit(77)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    # A server that root starts may become another user, who does not reach every TMPDIR.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True, dir='/tmp' if os.getuid() == 0 else None) as folder:
         os.chdir(folder)
         os.chmod('.', 0o755)
         run = Run(rpma, program, seed)

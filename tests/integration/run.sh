@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # rpma run becomes the program, and reports as a shell does when it cannot.
+tests=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/server.bash"
 
 bounded "$rpma" run true || die "run true"
@@ -18,21 +19,27 @@ refused_with 126 'cannot run ./data: Permission denied' "$rpma" run ./data
 refused_with 126 'cannot run .: ' "$rpma" run .
 [ -z "$(bounded "$rpma" run true 2>&1)" ] || die "says something of a program that it reaches"
 
-# A program with the privileges of its file's owner ignores the environment. A file system may give no such privileges,
-# and only root can give a file to another owner.
-as_nobody() { setpriv --reuid=65534 --clear-groups "$@"; }
-chmod 711 .
-install -m 4755 "$(command -v id)" owner
-install -m 4755 "$rpma" privileged
-cp owner others
-! chown 65534 others 2>stderr || ! chmod 4755 others || findmnt -no OPTIONS -T . | grep -q nosuid || {
-    bounded "$rpma" run ./others >stdout 2>stderr || die "run ./others"
-    grep -q '^rpma run: ./others gets privileges of its own, ' stderr || die "does not say that nothing is preloaded: $(cat stderr)"
-}
-if [ "$(as_nobody ./owner -u 2>stderr)" = 0 ]; then
-    RPMA_DEVICE=hardware as_nobody ./privileged devices >stdout 2>stderr || die "believes RPMA_DEVICE: $(cat stderr)"
-    grep -q '^soft_lo' stdout || die "devices: $(cat stdout)"
-    RPMA_DEVICE=hardware SOFTRDMA_FAULTS=drop=x as_nobody ./privileged status 127.0.0.1:1 >stdout 2>stderr &&
-        die "nobody serves there"
-    ! grep -qE 'RPMA_DEVICE|SOFTRDMA' stderr || die "believes the environment: $(cat stderr)"
+# A program with the privileges of its file's owner ignores the environment. Only root can give a file to another owner.
+# The file is where another user reaches it, and a file system or a container may give no such privileges.
+[ "$(id -u)" = 0 ] || exit 0
+place=$(mktemp -d /tmp/rpma-run.XXXXXX)
+trap 'clean_up; rm -rf "$place"' EXIT
+chmod 755 "$place"
+words=$("$tests/other_user.sh" "$rpma" "$place/own" nobody) || die "nobody cannot run rpma"
+mapfile -t as_nobody <<<"$words"
+privileged=$place/own/bin/rpma
+install -m 4755 "$(command -v id)" "$place/owner"
+if [ "$("${as_nobody[@]}" "$place/owner" -u)" != 0 ]; then
+    echo "not tested: $place gives no program its owner's privileges"
+    exit 0
 fi
+cp "$place/owner" "$place/others"
+chown nobody "$place/others"
+chmod 4755 "$place/others" "$privileged"
+bounded "$rpma" run "$place/others" >stdout 2>stderr || die "run $place/others"
+grep -q "^rpma run: $place/others gets privileges of its own, " stderr || die "does not say that nothing is preloaded: $(cat stderr)"
+RPMA_DEVICE=hardware "${as_nobody[@]}" "$privileged" devices >stdout 2>stderr || die "believes RPMA_DEVICE: $(cat stderr)"
+grep -q '^soft_lo' stdout || die "devices: $(cat stdout)"
+RPMA_DEVICE=hardware SOFTRDMA_FAULTS=drop=x "${as_nobody[@]}" "$privileged" status 127.0.0.1:1 >stdout 2>stderr &&
+    die "nobody serves there"
+! grep -qE 'RPMA_DEVICE|SOFTRDMA' stderr || die "believes the environment: $(cat stderr)"
