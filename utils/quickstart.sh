@@ -26,34 +26,28 @@ trap stop_server EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# True when a process listens on this TCP port; an RDMA port of the soft device is one.
-is_listening() {  # is_listening PORT
-    local port
-    port=$(printf '%04X' "$1")
-    awk -v port=":$port\$" '$4 == "0A" && $2 ~ port { found = 1 } END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
-
-# Prints the first port from this one on without a listener.
-free_port() {  # free_port PORT
-    local port=$1
-    while is_listening "$port"; do port=$((port + 1)); done
-    echo "$port"
-}
-
-# Starts a server in the background and waits until it listens.
-start_server() {  # start_server PORT COMMAND...
-    local port=$1 waits
-    shift
-    printf '$ %s &\n' "$*"
-    "$@" >"$work/server.log" 2>&1 &
-    server=$!
-    for ((waits = 0; waits < 200; waits++)); do
-        is_listening "$port" && return 0
-        kill -0 "$server" 2>/dev/null || break
-        sleep 0.05
+# Starts a server in the background, and waits until it says that it listens. PORT in its command stands for $port, which
+# becomes another one when a program has it already.
+start_server() {  # start_server COMMAND...
+    local tries waits log=$work/server.log
+    for ((tries = 0; tries < 20; tries++)); do
+        "${@//PORT/$port}" >"$log" 2>&1 &
+        server=$!
+        for ((waits = 0; waits < 1200; waits++)); do
+            ! grep -q '^listening' "$log" && kill -0 "$server" 2>/dev/null || break
+            sleep 0.05
+        done
+        if grep -q '^listening' "$log"; then
+            printf '$ %s &\n' "${*//PORT/$port}"
+            cat "$log"
+            return 0
+        fi
+        stop_server
+        grep -q 'Address already in use' "$log" || break
+        port=$((12000 + RANDOM % 20000))  # below those that the kernel gives out by itself
     done
-    echo "the server does not listen on port $port; it said:" >&2
-    cat "$work/server.log" >&2
+    printf 'the server does not start: %s\n' "${*//PORT/$port}" >&2
+    cat "$log" >&2
     return 1
 }
 
@@ -70,15 +64,16 @@ fi
 run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs
 
 say "3 of 4: replicating a file of $size_mib MiB into a pool, durably, and reading it back"
-port=$(free_port 7204)
+port=7204
 file=$work/file
 [ "$(stat -c %s "$file" 2>/dev/null || echo 0)" = $((size_mib << 20)) ] ||
     run dd if=/dev/urandom of="$file" bs=1M count=$size_mib status=none
-start_server "$port" build/bin/rpma serve --pool "$work/pool" --size ${size_mib}M --listen "127.0.0.1:$port"
-cat "$work/server.log"
-run build/bin/rpma push "$file" "127.0.0.1:$port"
+rm -f "$work"/pool "$work"/example.pool  # of another run, whose version may have been another
+start_server build/bin/rpma serve --pool "$work/pool" --size ${size_mib}M --listen 127.0.0.1:PORT
+address=127.0.0.1:$port
+run build/bin/rpma push "$file" "$address"
 rm -f "$work/copy"
-run build/bin/rpma pull "127.0.0.1:$port" "$work/copy"
+run build/bin/rpma pull "$address" "$work/copy"
 run cmp "$file" "$work/copy"
 echo 'identical'
 stop_server
@@ -88,18 +83,17 @@ for program in server client; do
     run cc -std=c17 -Wall -Wextra -Iinclude -o "$work/$program" "examples/05-flush-to-persistent/$program.c" \
         -Lbuild/lib -lrpma -Wl,-rpath,"$PWD/build/lib"
 done
-port=$(free_port $((port + 1)))
-start_server "$port" "$work/server" 127.0.0.1 "$port" "$work/example.pool"
+start_server "$work/server" 127.0.0.1 PORT "$work/example.pool"
 run "$work/client" 127.0.0.1 "$port"
 wait "$server"
 server=
-cat "$work/server.log"
+tail -n +3 "$work/server.log"
 
 cat <<DONE
 
 == done. Now with a file of your own:
-    build/bin/rpma serve --pool POOL --size 1G          (Ctrl-C ends it)
-    build/bin/rpma push FILE 127.0.0.1:7204
-    build/bin/rpma pull 127.0.0.1:7204 COPY
+    build/bin/rpma serve --pool POOL --size 1G --listen $address     (Ctrl-C ends it)
+    build/bin/rpma push FILE $address
+    build/bin/rpma pull $address COPY
 README.md goes on from here; utils/test.sh builds and runs the tests.
 DONE
