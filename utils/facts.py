@@ -99,6 +99,8 @@ class Reader:
 
     def read_declaration(self, owner):
         begin = self.tokens[self.at]
+        words = []  # of the declaration, without what brackets enclose
+        declares = None  # the name of a function
         if begin.text in (';', ':'):
             self.at += 1
             return
@@ -108,9 +110,9 @@ class Reader:
         if ANNOTATION.match(begin.text) and self.tokens[self.at + 1].text == '(':  # a macro that stands for declarations
             self.at += 1
             self.skip()
-            return
-        words = []  # of the declaration, without what brackets enclose
-        declares = None  # the name of a function
+            if self.text() != '(':
+                return
+            declares = self.tokens[self.at - 2].text  # a macro that names a function, whose parameters follow
         in_initialisers = False
         angles = 0
         while True:

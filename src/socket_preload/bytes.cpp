@@ -30,28 +30,27 @@ ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags,
 
 // ---- in ----
 
-INTERPOSED ssize_t read(int fd, void *bytes, size_t size) {
+INTERPOSED(3, read)(int fd, void *bytes, size_t size) {
     return is_rsocket(fd) ? received(fd, [&] { return rread(fd, bytes, size); })
                           : LIBC(read)(fd, bytes, size);
 }
 
-INTERPOSED ssize_t readv(int fd, const iovec *parts, int count) {
+INTERPOSED(3, readv)(int fd, const iovec *parts, int count) {
     return is_rsocket(fd) ? received(fd, [&] { return rreadv(fd, parts, count); })
                           : LIBC(readv)(fd, parts, count);
 }
 
-INTERPOSED ssize_t recv(int fd, void *bytes, size_t size, int flags) {
+INTERPOSED(4, recv)(int fd, void *bytes, size_t size, int flags) {
     return is_rsocket(fd) ? received(fd, [&] { return rrecv(fd, bytes, size, flags); })
                           : LIBC(recv)(fd, bytes, size, flags);
 }
 
-INTERPOSED ssize_t recvfrom(int fd, void *bytes, size_t size, int flags, sockaddr *address,
-                            socklen_t *length) {
+INTERPOSED(6, recvfrom)(int fd, void *bytes, size_t size, int flags, sockaddr *address, socklen_t *length) {
     return is_rsocket(fd) ? received(fd, [&] { return rrecvfrom(fd, bytes, size, flags, address, length); })
                           : LIBC(recvfrom)(fd, bytes, size, flags, address, length);
 }
 
-INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
+INTERPOSED(3, recvmsg)(int fd, msghdr *message, int flags) {
     if (is_rsocket(fd)) {
         return received(fd, [&] { return rrecvmsg(fd, message, flags); });
     }
@@ -64,7 +63,7 @@ INTERPOSED ssize_t recvmsg(int fd, msghdr *message, int flags) {
 
 // Does what recvmmsg(2) does. It looks at the time after each message, and writes the time that is left. An
 // error behind a message is left to the next call.
-INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
+INTERPOSED(5, recvmmsg)(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     if (!is_rsocket(fd)) {
         const int came = LIBC(recvmmsg)(fd, messages, count, flags, timeout);
         for (int i = 0; i < came; ++i) {
@@ -94,51 +93,51 @@ INTERPOSED int recvmmsg(int fd, mmsghdr *messages, unsigned count, int flags, ti
 }
 
 // libc ends the program when the room is less than the call may fill.
-INTERPOSED ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room) {
+INTERPOSED(4, __read_chk)(int fd, void *bytes, size_t size, size_t room) {
     return size <= room ? read(fd, bytes, size) : LIBC(__read_chk)(fd, bytes, size, room);
 }
 
-INTERPOSED ssize_t __recv_chk(int fd, void *bytes, size_t size, size_t room, int flags) {
+INTERPOSED(5, __recv_chk)(int fd, void *bytes, size_t size, size_t room, int flags) {
     return size <= room ? recv(fd, bytes, size, flags) : LIBC(__recv_chk)(fd, bytes, size, room, flags);
 }
 
-INTERPOSED ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags, sockaddr *address,
-                                  socklen_t *length) {
+INTERPOSED(7, __recvfrom_chk)(int fd, void *bytes, size_t size, size_t room, int flags, sockaddr *address,
+                              socklen_t *length) {
     return size <= room ? recvfrom(fd, bytes, size, flags, address, length)
                         : LIBC(__recvfrom_chk)(fd, bytes, size, room, flags, address, length);
 }
 
 // ---- out ----
 
-INTERPOSED ssize_t write(int fd, const void *bytes, size_t size) {
+INTERPOSED(3, write)(int fd, const void *bytes, size_t size) {
     return is_rsocket(fd) ? sent(fd, [&] { return rwrite(fd, bytes, size); }) : LIBC(write)(fd, bytes, size);
 }
 
-INTERPOSED ssize_t writev(int fd, const iovec *parts, int count) {
+INTERPOSED(3, writev)(int fd, const iovec *parts, int count) {
     return is_rsocket(fd) ? sent(fd, [&] { return rwritev(fd, parts, count); })
                           : LIBC(writev)(fd, parts, count);
 }
 
-INTERPOSED ssize_t send(int fd, const void *bytes, size_t size, int flags) {
+INTERPOSED(4, send)(int fd, const void *bytes, size_t size, int flags) {
     return is_rsocket(fd) ? sent(
                                 fd, [&] { return rsend(fd, bytes, size, flags); }, flags)
                           : LIBC(send)(fd, bytes, size, flags);
 }
 
-INTERPOSED ssize_t sendto(int fd, const void *bytes, size_t size, int flags, const sockaddr *address,
-                          socklen_t addrlen) {
+INTERPOSED(6, sendto)(int fd, const void *bytes, size_t size, int flags, const sockaddr *address,
+                      socklen_t addrlen) {
     return is_rsocket(fd) ? sent(
                                 fd, [&] { return rsendto(fd, bytes, size, flags, address, addrlen); }, flags)
                           : LIBC(sendto)(fd, bytes, size, flags, address, addrlen);
 }
 
-INTERPOSED ssize_t sendmsg(int fd, const msghdr *message, int flags) {
+INTERPOSED(3, sendmsg)(int fd, const msghdr *message, int flags) {
     return is_rsocket(fd) ? sent(
                                 fd, [&] { return rsendmsg(fd, message, flags); }, flags)
                           : LIBC(sendmsg)(fd, message, flags);
 }
 
-INTERPOSED int sendmmsg(int fd, mmsghdr *messages, unsigned count, int flags) {
+INTERPOSED(4, sendmmsg)(int fd, mmsghdr *messages, unsigned count, int flags) {
     if (!is_rsocket(fd)) {
         return LIBC(sendmmsg)(fd, messages, count, flags);
     }

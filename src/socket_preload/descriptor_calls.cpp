@@ -143,6 +143,27 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
     return LIBC(ioctl)(fd, request, argument);
 }
 
+// A descriptor that a system call makes is the kernel's, for librpma's libraries for instance
+// (base/past_preloads.cpp).
+long make(const SystemCall &call) {
+    const int fd = static_cast<int>(call.arguments[0]);
+    constexpr auto how = Statistics::Made::BySystemCall;
+    switch (call.number) {
+        case SYS_close:
+            return uncancelled([fd] { return close_any(fd); });
+        case SYS_connect:
+            return statistics.connected_by_kernel(fd, static_cast<int>(call.pass_on()), how);
+        case SYS_accept:
+        case SYS_accept4:
+            return statistics.accepted_by_kernel(fresh(static_cast<int>(call.pass_on())), how);
+        case SYS_socket:
+        case SYS_epoll_create1:
+            return fresh(static_cast<int>(call.pass_on()));
+        default:
+            return call.pass_on();
+    }
+}
+
 }  // namespace
 
 int close_any(int fd) {
@@ -159,43 +180,26 @@ int close_any(int fd) {
 }  // namespace socket_preload
 
 using socket_preload::descriptors;
-using socket_preload::fresh;
 using socket_preload::is_rsocket;
+using socket_preload::keeping_errno;
 using socket_preload::Kind;
-using socket_preload::statistics;
 using socket_preload::uncancelled;
 
-INTERPOSED int close(int fd) {
+INTERPOSED(1, close)(int fd) {
     return socket_preload::close_any(fd);
 }
 
-// libuv, and therefore Node, closes its descriptors by syscall(2). A descriptor that is made by it is the
-// kernel's, for librpma's libraries for instance (base/past_preloads.cpp).
-INTERPOSED long syscall(long number, ...) noexcept {
+// libuv, and therefore Node, closes its descriptors by syscall(2).
+EXPORTED long syscall(long number, ...) noexcept {
     va_list arguments;
     va_start(arguments, number);
     const socket_preload::SystemCall call{number, arguments};
     va_end(arguments);
-    const int fd = static_cast<int>(call.arguments[0]);
-    constexpr auto how = socket_preload::Statistics::Made::BySystemCall;
-    switch (number) {
-        case SYS_close:
-            return uncancelled([fd] { return socket_preload::close_any(fd); });
-        case SYS_connect:
-            return statistics.connected_by_kernel(fd, static_cast<int>(call.pass_on()), how);
-        case SYS_accept:
-        case SYS_accept4:
-            return statistics.accepted_by_kernel(fresh(static_cast<int>(call.pass_on())), how);
-        case SYS_socket:
-        case SYS_epoll_create1:
-            return fresh(static_cast<int>(call.pass_on()));
-        default:
-            return call.pass_on();
-    }
+    return keeping_errno([&] { return socket_preload::make(call); });
 }
 
 // The descriptors of this library stay open, all others are closed.
-INTERPOSED int close_range(unsigned first, unsigned last, int flags) noexcept {
+INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {
     const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     if (first > last || flags != 0 || base::is_in_parents_memory()) {
         return LIBC(close_range)(first, last, flags);
@@ -213,41 +217,42 @@ INTERPOSED int close_range(unsigned first, unsigned last, int flags) noexcept {
     return begin <= last ? LIBC(close_range)(begin, last, 0) : 0;
 }
 
-INTERPOSED void closefrom(int first) noexcept {
+EXPORTED void closefrom(int first) noexcept {
     (void)close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
 }
 
-INTERPOSED int dup(int fd) noexcept {
+INTERPOSED(1, dup)(int fd) noexcept {
     return uncancelled([fd] { return fcntl(fd, F_DUPFD, 0); });
 }
 
-INTERPOSED int dup2(int fd, int number) noexcept {
+INTERPOSED(2, dup2)(int fd, int number) noexcept {
     return fd == number ? LIBC(dup2)(fd, number)
                         : uncancelled([&] { return socket_preload::duplicate_onto(fd, number, 0); });
 }
 
-INTERPOSED int dup3(int fd, int number, int flags) noexcept {
+INTERPOSED(3, dup3)(int fd, int number, int flags) noexcept {
     return fd == number ? LIBC(dup3)(fd, number, flags)
                         : uncancelled([&] { return socket_preload::duplicate_onto(fd, number, flags); });
 }
 
-INTERPOSED int fcntl(int fd, int command, ...) {
+EXPORTED int fcntl(int fd, int command, ...) {
     va_list arguments;
     va_start(arguments, command);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return socket_preload::fcntl_of_any(fd, command, argument);
+    return keeping_errno([&] { return socket_preload::fcntl_of_any(fd, command, argument); });
 }
 
 static_assert(sizeof(off64_t) == sizeof(off_t));
-INTERPOSED [[gnu::alias("fcntl")]] int fcntl64(int fd, int command, ...);
+EXPORTED [[gnu::alias("fcntl")]] int fcntl64(int fd, int command, ...);
 
-INTERPOSED int ioctl(int fd, unsigned long request, ...) noexcept {
+EXPORTED int ioctl(int fd, unsigned long request, ...) noexcept {
     va_list arguments;
     va_start(arguments, request);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return is_rsocket(fd)
-               ? uncancelled([&] { return socket_preload::ioctl_of_rsocket(fd, request, argument); })
-               : LIBC(ioctl)(fd, request, argument);
+    return is_rsocket(fd) ? keeping_errno([&] {
+        return uncancelled([&] { return socket_preload::ioctl_of_rsocket(fd, request, argument); });
+    })
+                          : LIBC(ioctl)(fd, request, argument);
 }

@@ -29,7 +29,7 @@ int wait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *
 
 }  // namespace
 
-INTERPOSED int epoll_create1(int flags) noexcept {
+INTERPOSED(1, epoll_create1)(int flags) noexcept {
     if (!socket_preload::carries_anything() || (flags & ~EPOLL_CLOEXEC) != 0) {
         return socket_preload::fresh(LIBC(epoll_create1)(flags));
     }
@@ -38,7 +38,7 @@ INTERPOSED int epoll_create1(int flags) noexcept {
                                                    socket_preload::Kind::Repoll);
 }
 
-INTERPOSED int epoll_create(int size) noexcept {
+INTERPOSED(1, epoll_create)(int size) noexcept {
     if (size > 0) {
         return epoll_create1(0);
     }
@@ -46,23 +46,23 @@ INTERPOSED int epoll_create(int size) noexcept {
     return -1;
 }
 
-INTERPOSED int epoll_ctl(int epoll, int operation, int fd, epoll_event *event) noexcept {
+INTERPOSED(4, epoll_ctl)(int epoll, int operation, int fd, epoll_event *event) noexcept {
     (void)socket_preload::is_rsocket(fd);
     return is_repoll(epoll) ? uncancelled([&] { return repoll_ctl(epoll, operation, fd, event); })
                             : LIBC(epoll_ctl)(epoll, operation, fd, event);
 }
 
-INTERPOSED int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
+INTERPOSED(4, epoll_wait)(int epoll, epoll_event *events, int most, int timeout) {
     return is_repoll(epoll) ? wait(epoll, events, most, timeout, nullptr)
                             : LIBC(epoll_wait)(epoll, events, most, timeout);
 }
 
-INTERPOSED int epoll_pwait(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
+INTERPOSED(5, epoll_pwait)(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
     return is_repoll(epoll) ? wait(epoll, events, most, timeout, mask)
                             : LIBC(epoll_pwait)(epoll, events, most, timeout, mask);
 }
 
-INTERPOSED int epoll_pwait2(int epoll, epoll_event *events, int most, const timespec *timeout,
+INTERPOSED(5, epoll_pwait2)(int epoll, epoll_event *events, int most, const timespec *timeout,
                             const sigset_t *mask) {
     if (!is_repoll(epoll)) {
         return LIBC(epoll_pwait2)(epoll, events, most, timeout, mask);

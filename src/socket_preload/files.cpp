@@ -164,7 +164,7 @@ struct Splice {
 
 }  // namespace socket_preload
 
-INTERPOSED ssize_t sendfile(int socket, int file, off_t *offset, size_t bytes) noexcept {
+INTERPOSED(4, sendfile)(int socket, int file, off_t *offset, size_t bytes) noexcept {
     if (!socket_preload::is_rsocket(socket)) {
         return LIBC(sendfile)(socket, file, offset, bytes);
     }
@@ -174,11 +174,11 @@ INTERPOSED ssize_t sendfile(int socket, int file, off_t *offset, size_t bytes) n
 
 // The same on machines whose file offsets have 64 bits.
 static_assert(sizeof(off64_t) == sizeof(off_t));
-INTERPOSED [[gnu::alias("sendfile")]] ssize_t sendfile64(int socket, int file, off64_t *offset,
-                                                         size_t bytes) noexcept;
+EXPORTED [[gnu::alias("sendfile")]] ssize_t sendfile64(int socket, int file, off64_t *offset,
+                                                       size_t bytes) noexcept;
 
-INTERPOSED ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes,
-                          unsigned flags) {
+INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes,
+                      unsigned flags) {
     const bool is_from = socket_preload::is_rsocket(from);
     const bool is_to = socket_preload::is_rsocket(to);
     if (!is_from && !is_to) {

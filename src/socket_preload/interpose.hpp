@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
+#include <type_traits>
+
+#include "base/signature.hpp"
 
 namespace socket_preload {
 
@@ -42,7 +46,37 @@ Function *behind() {
     return makes_file ? va_arg(behind_flags, mode_t) : 0;
 }
 
+// Makes a call of the program's. errno is afterwards what it was before, unless the call has failed: programs
+// look at it after calls that succeeded (lftp), and report it after a close(2).
+template <typename Call>
+auto keeping_errno(Call call) {
+    const int before = errno;
+    const auto result = call();
+    const bool has_failed = [&] {
+        if constexpr (std::is_pointer_v<decltype(result)>) {
+            return result == nullptr;
+        } else {
+            return result < 0;
+        }
+    }();
+    if (!has_failed) {
+        errno = before;
+    }
+    return result;
+}
+
 }  // namespace socket_preload
 
 #define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
-#define INTERPOSED extern "C" [[gnu::visibility("default")]]
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): only the preprocessor makes a name of a name
+#define EXPORTED extern "C" [[gnu::visibility("default")]]
+// Defines the function of libc's name, with `count` parameters; the body follows. A function that has others
+// behind them is EXPORTED, and keeps errno itself.
+#define INTERPOSED(count, name)                                                                 \
+    static decltype(::name) called_##name;                                                      \
+    EXPORTED SIGNATURE(::name)::Result name(PARAMETERS_##count(::name)) noexcept(               \
+        SIGNATURE(::name)::is_noexcept) {                                                       \
+        return socket_preload::keeping_errno([&] { return called_##name(ARGUMENTS_##count); }); \
+    }                                                                                           \
+    static SIGNATURE(::name)::Result called_##name
+// NOLINTEND(cppcoreguidelines-macro-usage)

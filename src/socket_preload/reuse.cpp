@@ -81,7 +81,7 @@ using socket_preload::fresh;
 using socket_preload::fresh_pair;
 using socket_preload::mode_of;
 
-INTERPOSED int open(const char *path, int flags, ...) {
+EXPORTED int open(const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
     const mode_t mode = mode_of(flags, arguments);
@@ -89,7 +89,7 @@ INTERPOSED int open(const char *path, int flags, ...) {
     return fresh(LIBC(open)(path, flags, mode));
 }
 
-INTERPOSED int openat(int folder, const char *path, int flags, ...) {
+EXPORTED int openat(int folder, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
     const mode_t mode = mode_of(flags, arguments);
@@ -97,48 +97,48 @@ INTERPOSED int openat(int folder, const char *path, int flags, ...) {
     return fresh(LIBC(openat)(folder, path, flags, mode));
 }
 
-INTERPOSED int creat(const char *path, mode_t mode) {
+INTERPOSED(2, creat)(const char *path, mode_t mode) {
     return fresh(LIBC(creat)(path, mode));
 }
 
 // The same on machines whose file offsets have 64 bits.
 static_assert(sizeof(off64_t) == sizeof(off_t));
-INTERPOSED [[gnu::alias("open")]] int open64(const char *path, int flags, ...);
-INTERPOSED [[gnu::alias("openat")]] int openat64(int folder, const char *path, int flags, ...);
-INTERPOSED [[gnu::alias("creat")]] int creat64(const char *path, mode_t mode);
+EXPORTED [[gnu::alias("open")]] int open64(const char *path, int flags, ...);
+EXPORTED [[gnu::alias("openat")]] int openat64(int folder, const char *path, int flags, ...);
+EXPORTED [[gnu::alias("creat")]] int creat64(const char *path, mode_t mode);
 
-INTERPOSED int pipe(int *numbers) noexcept {
+INTERPOSED(1, pipe)(int *numbers) noexcept {
     return fresh_pair(LIBC(pipe)(numbers), numbers);
 }
 
-INTERPOSED int pipe2(int *numbers, int flags) noexcept {
+INTERPOSED(2, pipe2)(int *numbers, int flags) noexcept {
     return fresh_pair(LIBC(pipe2)(numbers, flags), numbers);
 }
 
-INTERPOSED int socketpair(int domain, int type, int protocol, int *numbers) noexcept {
+INTERPOSED(4, socketpair)(int domain, int type, int protocol, int *numbers) noexcept {
     return fresh_pair(LIBC(socketpair)(domain, type, protocol, numbers), numbers);
 }
 
-INTERPOSED int eventfd(unsigned count, int flags) noexcept {
+INTERPOSED(2, eventfd)(unsigned count, int flags) noexcept {
     return fresh(LIBC(eventfd)(count, flags));
 }
 
-INTERPOSED int timerfd_create(clockid_t clock, int flags) noexcept {
+INTERPOSED(2, timerfd_create)(clockid_t clock, int flags) noexcept {
     return fresh(LIBC(timerfd_create)(clock, flags));
 }
 
-INTERPOSED int signalfd(int fd, const sigset_t *mask, int flags) noexcept {
+INTERPOSED(3, signalfd)(int fd, const sigset_t *mask, int flags) noexcept {
     return fd == -1 ? fresh(LIBC(signalfd)(fd, mask, flags)) : LIBC(signalfd)(fd, mask, flags);
 }
 
-INTERPOSED int inotify_init() noexcept {
+INTERPOSED(0, inotify_init)() noexcept {
     return fresh(LIBC(inotify_init)());
 }
 
-INTERPOSED int inotify_init1(int flags) noexcept {
+INTERPOSED(1, inotify_init1)(int flags) noexcept {
     return fresh(LIBC(inotify_init1)(flags));
 }
 
-INTERPOSED int memfd_create(const char *name, unsigned flags) noexcept {
+INTERPOSED(2, memfd_create)(const char *name, unsigned flags) noexcept {
     return fresh(LIBC(memfd_create)(name, flags));
 }

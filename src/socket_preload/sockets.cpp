@@ -28,7 +28,7 @@ using socket_preload::SleepMask;
 using socket_preload::statistics;
 using socket_preload::uncancelled;
 
-INTERPOSED int socket(int domain, int type, int protocol) noexcept {
+INTERPOSED(3, socket)(int domain, int type, int protocol) noexcept {
     if (socket_preload::carries(domain, type, protocol)) {
         const ForProgram next{ForProgram::Descriptor::Socket};
         const int fd = uncancelled([&] { return rsocket(domain, type, protocol); });
@@ -40,7 +40,7 @@ INTERPOSED int socket(int domain, int type, int protocol) noexcept {
 }
 
 // Many programs and children end so, without the functions that exit(3) calls.
-INTERPOSED void _exit(int status) {
+EXPORTED void _exit(int status) {
     const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
     if (!base::is_in_parents_memory()) {
         statistics.tell();
@@ -50,20 +50,20 @@ INTERPOSED void _exit(int status) {
     __builtin_unreachable();
 }
 
-INTERPOSED void _Exit(int status) noexcept {
+EXPORTED void _Exit(int status) noexcept {
     _exit(status);
 }
 
-INTERPOSED int bind(int fd, const sockaddr *address, socklen_t length) noexcept {
+INTERPOSED(3, bind)(int fd, const sockaddr *address, socklen_t length) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rbind(fd, address, length); })
                           : LIBC(bind)(fd, address, length);
 }
 
-INTERPOSED int listen(int fd, int backlog) noexcept {
+INTERPOSED(2, listen)(int fd, int backlog) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rlisten(fd, backlog); }) : LIBC(listen)(fd, backlog);
 }
 
-INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) {
+INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) {
     if (!is_rsocket(fd)) {
         return statistics.accepted_by_kernel(fresh(LIBC(accept4)(fd, address, length, flags)));
     }
@@ -83,37 +83,37 @@ INTERPOSED int accept4(int fd, sockaddr *address, socklen_t *length, int flags) 
     return accepted;
 }
 
-INTERPOSED int accept(int fd, sockaddr *address, socklen_t *length) {
+INTERPOSED(3, accept)(int fd, sockaddr *address, socklen_t *length) {
     return accept4(fd, address, length, 0);
 }
 
-INTERPOSED int connect(int fd, const sockaddr *address, socklen_t length) {
+INTERPOSED(3, connect)(int fd, const sockaddr *address, socklen_t length) {
     if (!is_rsocket(fd)) {
         return statistics.connected_by_kernel(fd, LIBC(connect)(fd, address, length));
     }
     return restarted(fd, SO_SNDTIMEO, [&] { return rconnect(fd, address, length); });
 }
 
-INTERPOSED int shutdown(int fd, int how) noexcept {
+INTERPOSED(2, shutdown)(int fd, int how) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rshutdown(fd, how); }) : LIBC(shutdown)(fd, how);
 }
 
-INTERPOSED int getsockname(int fd, sockaddr *address, socklen_t *length) noexcept {
+INTERPOSED(3, getsockname)(int fd, sockaddr *address, socklen_t *length) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rgetsockname(fd, address, length); })
                           : LIBC(getsockname)(fd, address, length);
 }
 
-INTERPOSED int getpeername(int fd, sockaddr *address, socklen_t *length) noexcept {
+INTERPOSED(3, getpeername)(int fd, sockaddr *address, socklen_t *length) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rgetpeername(fd, address, length); })
                           : LIBC(getpeername)(fd, address, length);
 }
 
-INTERPOSED int getsockopt(int fd, int level, int name, void *value, socklen_t *length) noexcept {
+INTERPOSED(5, getsockopt)(int fd, int level, int name, void *value, socklen_t *length) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rgetsockopt(fd, level, name, value, length); })
                           : LIBC(getsockopt)(fd, level, name, value, length);
 }
 
-INTERPOSED int setsockopt(int fd, int level, int name, const void *value, socklen_t length) noexcept {
+INTERPOSED(5, setsockopt)(int fd, int level, int name, const void *value, socklen_t length) noexcept {
     return is_rsocket(fd) ? uncancelled([&] { return rsetsockopt(fd, level, name, value, length); })
                           : LIBC(setsockopt)(fd, level, name, value, length);
 }

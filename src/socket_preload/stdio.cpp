@@ -178,7 +178,7 @@ void socket_preload::begin_standard_stream(int number) {
     }
 }
 
-INTERPOSED FILE *fdopen(int fd, const char *mode) noexcept {
+INTERPOSED(2, fdopen)(int fd, const char *mode) noexcept {
     if (!is_any_rsocket(fd)) {
         return LIBC(fdopen)(fd, mode);
     }
@@ -187,11 +187,11 @@ INTERPOSED FILE *fdopen(int fd, const char *mode) noexcept {
     return socket_preload::uncancelled([&] { return opened(fd, mode, calls); });
 }
 
-INTERPOSED int vdprintf(int fd, const char *format, va_list arguments) {
+INTERPOSED(3, vdprintf)(int fd, const char *format, va_list arguments) {
     return is_any_rsocket(fd) ? print(fd, format, arguments) : LIBC(vdprintf)(fd, format, arguments);
 }
 
-INTERPOSED int dprintf(int fd, const char *format, ...) {
+EXPORTED int dprintf(int fd, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     const int printed = vdprintf(fd, format, arguments);
@@ -199,12 +199,12 @@ INTERPOSED int dprintf(int fd, const char *format, ...) {
     return printed;
 }
 
-INTERPOSED int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments) {
+INTERPOSED(4, __vdprintf_chk)(int fd, int flag, const char *format, va_list arguments) {
     return is_any_rsocket(fd) ? print(fd, format, arguments)
                               : LIBC(__vdprintf_chk)(fd, flag, format, arguments);
 }
 
-INTERPOSED int __dprintf_chk(int fd, int flag, const char *format, ...) {
+EXPORTED int __dprintf_chk(int fd, int flag, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     const int printed = __vdprintf_chk(fd, flag, format, arguments);

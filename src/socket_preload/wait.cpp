@@ -150,7 +150,7 @@ bool is_zero(const timespec *timeout) {
 
 }  // namespace
 
-INTERPOSED int poll(pollfd *entries, nfds_t count, int timeout) {
+INTERPOSED(3, poll)(pollfd *entries, nfds_t count, int timeout) {
     if (!has_rsocket(entries, count)) {
         return LIBC(poll)(entries, count, timeout);
     }
@@ -159,12 +159,12 @@ INTERPOSED int poll(pollfd *entries, nfds_t count, int timeout) {
     return poll_rsockets(entries, count, timeout);
 }
 
-INTERPOSED int __poll_chk(pollfd *entries, nfds_t count, int timeout, size_t room) {
+INTERPOSED(4, __poll_chk)(pollfd *entries, nfds_t count, int timeout, size_t room) {
     return room / sizeof(pollfd) >= count ? poll(entries, count, timeout)
                                           : LIBC(__poll_chk)(entries, count, timeout, room);
 }
 
-INTERPOSED int ppoll(pollfd *entries, nfds_t count, const timespec *timeout, const sigset_t *mask) {
+INTERPOSED(4, ppoll)(pollfd *entries, nfds_t count, const timespec *timeout, const sigset_t *mask) {
     if (!has_rsocket(entries, count)) {
         return LIBC(ppoll)(entries, count, timeout, mask);
     }
@@ -178,13 +178,13 @@ INTERPOSED int ppoll(pollfd *entries, nfds_t count, const timespec *timeout, con
     return ready == 0 && is_zero(timeout) ? sleeps.nothing_found() : ready;
 }
 
-INTERPOSED int __ppoll_chk(pollfd *entries, nfds_t count, const timespec *timeout, const sigset_t *mask,
+INTERPOSED(5, __ppoll_chk)(pollfd *entries, nfds_t count, const timespec *timeout, const sigset_t *mask,
                            size_t room) {
     return room / sizeof(pollfd) >= count ? ppoll(entries, count, timeout, mask)
                                           : LIBC(__ppoll_chk)(entries, count, timeout, mask, room);
 }
 
-INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
+INTERPOSED(5, select)(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
     count = end_of(count);
     const Sets sets{DescriptorSet{readable}, DescriptorSet{writable}, DescriptorSet{exceptional}};
     if (!has_rsocket(count, sets)) {
@@ -195,7 +195,7 @@ INTERPOSED int select(int count, fd_set *readable, fd_set *writable, fd_set *exc
     return select_rsockets(count, sets, timeout);
 }
 
-INTERPOSED int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
+INTERPOSED(6, pselect)(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
                        const timespec *timeout, const sigset_t *mask) {
     count = end_of(count);
     const Sets sets{DescriptorSet{readable}, DescriptorSet{writable}, DescriptorSet{exceptional}};

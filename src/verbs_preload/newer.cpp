@@ -42,7 +42,7 @@ bool is_ours(const Object *object) {
 #define DECLARE(result, name, ...) [[gnu::visibility("default")]] result name(__VA_ARGS__) asm(#name)
 // Defines a function whose first parameter is the object.
 #define REFUSE_OURS(count, name, failure)                                                           \
-    verbs_preload::Result<decltype(name)> name(PARAMETERS_##count(name)) {                          \
+    SIGNATURE(name)::Result name(PARAMETERS_##count(name)) {                                        \
         void *const theirs = is_ours(p0) ? nullptr : dlsym(RTLD_NEXT, #name);                       \
         if (theirs != nullptr) {                                                                    \
             return reinterpret_cast<std::add_pointer_t<decltype(name)>>(theirs)(ARGUMENTS_##count); \

@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sockets_errno.c: errno after a call that succeeded is what it was before, for every name that
+ * librsocket-preload.so stands in front of. Run alone, it shows that libc keeps errno so.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../fails.h"
+#include "interposed_names.h"
+#include "socket_pairs.h"
+
+/* The compiler calls these when it does not know how much fits (_FORTIFY_SOURCE). */
+ssize_t __read_chk(int fd, void *bytes, size_t size, size_t room);
+ssize_t __recv_chk(int fd, void *bytes, size_t size, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags, struct sockaddr *address,
+                       socklen_t *length);
+int __poll_chk(struct pollfd *entries, nfds_t count, int timeout, size_t room);
+int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask,
+                size_t room);
+int __dprintf_chk(int fd, int flag, const char *format, ...);
+int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments);
+
+enum { untouched = 4321 }; /* no error of libc */
+
+/* Makes a call that succeeds and leaves errno alone. Returns what the call has returned. */
+#define SUCCEEDS(call)                        \
+    ({                                        \
+        errno = untouched;                    \
+        const __typeof__(call) made = (call); \
+        const int after = errno;              \
+        assert_true((intptr_t)made != -1);    \
+        assert_int_equal(after, untouched);   \
+        made;                                 \
+    })
+#define MAKES_ONE(call) assert_int_equal(close(SUCCEEDS(call)), 0)
+
+static int ends[2];  /* connected; the second receives */
+static int epoll;    /* has ends[1] */
+static int file;     /* has some bytes */
+static int pipes[2]; /* do not wait */
+static char path[] = "/tmp/sockets_errno.XXXXXX";
+static char bytes[64];
+static struct iovec part = {.iov_base = bytes, .iov_len = 1};
+static const struct timespec no_time;
+
+static int set_up(void **state) {
+    (void)state;
+    make_pair(ends);
+    epoll = epoll_create1(0);
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &(struct epoll_event){.events = EPOLLIN}), 0);
+    file = mkstemp(path);
+    assert_int_equal(write(file, "text", 4), 4);
+    assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    assert_int_equal(unlink(path), 0);
+    for (const int *fd = (const int[]){ends[0], ends[1], epoll, file, pipes[0], pipes[1], -1}; *fd >= 0;
+         ++fd) {
+        assert_int_equal(close(*fd), 0);
+    }
+    return 0;
+}
+
+static void come(void) {
+    assert_int_equal(write(ends[0], "!", 1), 1);
+    await(ends[1], POLLIN);
+}
+
+static void take_all(void) {
+    while (recv(ends[1], bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+    }
+    assert_int_equal(errno, EAGAIN);
+}
+
+/* ---- how sockets begin and end ---- */
+
+static void call_socket(void) {
+    MAKES_ONE(socket(AF_INET, SOCK_STREAM, 0));
+    MAKES_ONE(socket(AF_INET, SOCK_DGRAM, 0));
+    MAKES_ONE(socket(AF_UNIX, SOCK_STREAM, 0));
+}
+
+static void call_bind(void) {
+    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    SUCCEEDS(bind(fd, (const struct sockaddr *)&address, sizeof(address)));
+    SUCCEEDS(listen(fd, 1));
+    assert_int_equal(close(fd), 0);
+}
+
+static void call_listen(void) {
+    call_bind();
+}
+
+static void *connect_and_look(void *argument) {
+    errno = untouched;
+    void *const failed = connect_only(argument);
+    return failed != NULL || errno == untouched ? failed : (void *)(intptr_t)errno;
+}
+
+static void accept_with(int (*accepts)(int listener)) {
+    struct connecting one;
+    const int listener = listening(&one.address);
+    one.fd = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, connect_and_look, &one), 0);
+    const int accepted = SUCCEEDS(accepts(listener));
+    await(accepted, POLLOUT);
+    void *result = NULL;
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_null(result);
+    SUCCEEDS(close(accepted));
+    SUCCEEDS(close(one.fd));
+    SUCCEEDS(close(listener));
+}
+
+static int accepts(int listener) {
+    return accept(listener, NULL, NULL);
+}
+
+static int accepts_with_flags(int listener) {
+    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+static void call_accept(void) {
+    accept_with(accepts);
+}
+
+static void call_accept4(void) {
+    accept_with(accepts_with_flags);
+}
+
+static void call_connect(void) {
+    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
+    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    SUCCEEDS(connect(fd, (const struct sockaddr *)&address, sizeof(address)));
+    assert_int_equal(close(fd), 0);
+    accept_with(accepts);
+}
+
+static void call_shutdown(void) {
+    int others[2];
+    make_pair(others);
+    SUCCEEDS(shutdown(others[0], SHUT_WR));
+    SUCCEEDS(read(others[1], bytes, 1));
+    SUCCEEDS(shutdown(others[1], SHUT_RDWR));
+    close_pair(others);
+}
+
+static void call_close(void) {
+    int others[2];
+    make_pair(others);
+    SUCCEEDS(close(others[0]));
+    SUCCEEDS(close(others[1]));
+    SUCCEEDS(close(socket(AF_INET, SOCK_STREAM, 0)));
+    SUCCEEDS(close(dup(ends[1])));
+    SUCCEEDS(close(dup(file)));
+}
+
+static void call__exit(void) {} /* these do not return */
+static void call__Exit(void) {}
+
+/* ---- names and options ---- */
+
+static void call_getsockname(void) {
+    struct sockaddr_in address;
+    socklen_t size = sizeof(address);
+    SUCCEEDS(getsockname(ends[0], (struct sockaddr *)&address, &size));
+}
+
+static void call_getpeername(void) {
+    struct sockaddr_in address;
+    socklen_t size = sizeof(address);
+    SUCCEEDS(getpeername(ends[0], (struct sockaddr *)&address, &size));
+}
+
+static void call_getsockopt(void) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    SUCCEEDS(getsockopt(ends[0], SOL_SOCKET, SO_ERROR, &value, &size));
+    SUCCEEDS(getsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &value, &size));
+}
+
+static void call_setsockopt(void) {
+    const int one = 1;
+    SUCCEEDS(setsockopt(ends[0], SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)));
+    SUCCEEDS(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
+}
+
+/* ---- bytes ---- */
+
+static void call_read(void) {
+    come();
+    SUCCEEDS(read(ends[1], bytes, sizeof(bytes)));
+}
+
+static void call_readv(void) {
+    come();
+    SUCCEEDS(readv(ends[1], &part, 1));
+}
+
+static void call_recv(void) {
+    come();
+    SUCCEEDS(recv(ends[1], bytes, 1, MSG_PEEK));
+    SUCCEEDS(recv(ends[1], bytes, 1, 0));
+}
+
+static void call_recvfrom(void) {
+    struct sockaddr_in address;
+    socklen_t size = sizeof(address);
+    come();
+    SUCCEEDS(recvfrom(ends[1], bytes, 1, 0, (struct sockaddr *)&address, &size));
+}
+
+static void call_recvmsg(void) {
+    come();
+    SUCCEEDS(recvmsg(ends[1], &(struct msghdr){.msg_iov = &part, .msg_iovlen = 1}, 0));
+}
+
+static void call_recvmmsg(void) {
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}}};
+    come();
+    assert_int_equal(SUCCEEDS(recvmmsg(ends[1], messages, 2, MSG_DONTWAIT, NULL)), 1);
+}
+
+static void call___read_chk(void) {
+    come();
+    SUCCEEDS(__read_chk(ends[1], bytes, 1, sizeof(bytes)));
+}
+
+static void call___recv_chk(void) {
+    come();
+    SUCCEEDS(__recv_chk(ends[1], bytes, 1, sizeof(bytes), 0));
+}
+
+static void call___recvfrom_chk(void) {
+    come();
+    SUCCEEDS(__recvfrom_chk(ends[1], bytes, 1, sizeof(bytes), 0, NULL, NULL));
+}
+
+static void call_write(void) {
+    SUCCEEDS(write(ends[0], bytes, 1));
+}
+
+static void call_writev(void) {
+    SUCCEEDS(writev(ends[0], &part, 1));
+}
+
+static void call_send(void) {
+    SUCCEEDS(send(ends[0], bytes, 1, MSG_NOSIGNAL));
+}
+
+static void call_sendto(void) {
+    SUCCEEDS(sendto(ends[0], bytes, 1, 0, NULL, 0));
+}
+
+static void call_sendmsg(void) {
+    SUCCEEDS(sendmsg(ends[0], &(struct msghdr){.msg_iov = &part, .msg_iovlen = 1}, 0));
+}
+
+static void call_sendmmsg(void) {
+    struct mmsghdr message = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+    SUCCEEDS(sendmmsg(ends[0], &message, 1, 0));
+}
+
+static void call_sendfile(void) {
+    off_t position = 0;
+    assert_int_equal(SUCCEEDS(sendfile(ends[0], file, &position, 4)), 4);
+}
+
+static void call_sendfile64(void) {
+    off64_t position = 0;
+    assert_int_equal(SUCCEEDS(sendfile64(ends[0], file, &position, 4)), 4);
+}
+
+static void call_splice(void) {
+    assert_int_equal(write(pipes[1], "!", 1), 1);
+    assert_int_equal(SUCCEEDS(splice(pipes[0], NULL, ends[0], NULL, 1, 0)), 1);
+    await(ends[1], POLLIN);
+    assert_int_equal(SUCCEEDS(splice(ends[1], NULL, pipes[1], NULL, 1, 0)), 1);
+    assert_int_equal(read(pipes[0], bytes, 1), 1);
+}
+
+/* ---- stdio ---- */
+
+static void call_fdopen(void) {
+    const int fd = dup(ends[1]);
+    FILE *const stream = SUCCEEDS(fdopen(fd, "r"));
+    assert_non_null(stream);
+    assert_int_equal(fclose(stream), 0);
+}
+
+static void call_dprintf(void) {
+    SUCCEEDS(dprintf(ends[0], "%d", 1));
+}
+
+static void call___dprintf_chk(void) {
+    SUCCEEDS(__dprintf_chk(ends[0], 1, "%d", 1));
+}
+
+__attribute__((format(printf, 1, 2))) static void print_with(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    SUCCEEDS(vdprintf(ends[0], format, arguments));
+    va_end(arguments);
+    va_start(arguments, format);
+    SUCCEEDS(__vdprintf_chk(ends[0], 1, format, arguments));
+    va_end(arguments);
+}
+
+static void call_vdprintf(void) {
+    print_with("%d", 1);
+}
+
+static void call___vdprintf_chk(void) {
+    print_with("%d", 1);
+}
+
+/* ---- waiting: with and without something that is ready ---- */
+
+#define FINDS(call)                          \
+    do {                                     \
+        assert_int_equal(SUCCEEDS(call), 0); \
+        come();                              \
+        assert_int_equal(SUCCEEDS(call), 1); \
+    } while (0)
+
+static struct pollfd *entry(void) {
+    static struct pollfd one;
+    one = (struct pollfd){.fd = ends[1], .events = POLLIN};
+    return &one;
+}
+
+static fd_set *set(void) {
+    static fd_set one;
+    FD_ZERO(&one);
+    FD_SET(ends[1], &one);
+    return &one;
+}
+
+static void call_poll(void) {
+    FINDS(poll(entry(), 1, 0));
+}
+
+static void call_ppoll(void) {
+    FINDS(ppoll(entry(), 1, &no_time, NULL));
+}
+
+static void call___poll_chk(void) {
+    FINDS(__poll_chk(entry(), 1, 0, sizeof(struct pollfd)));
+}
+
+static void call___ppoll_chk(void) {
+    FINDS(__ppoll_chk(entry(), 1, &no_time, NULL, sizeof(struct pollfd)));
+}
+
+static void call_select(void) {
+    FINDS(select(ends[1] + 1, set(), NULL, NULL, &(struct timeval){0}));
+}
+
+static void call_pselect(void) {
+    FINDS(pselect(ends[1] + 1, set(), NULL, NULL, &no_time, NULL));
+}
+
+static void call_epoll_wait(void) {
+    struct epoll_event event;
+    FINDS(epoll_wait(epoll, &event, 1, 0));
+}
+
+static void call_epoll_pwait(void) {
+    struct epoll_event event;
+    FINDS(epoll_pwait(epoll, &event, 1, 0, NULL));
+}
+
+static void call_epoll_pwait2(void) {
+    struct epoll_event event;
+    FINDS(epoll_pwait2(epoll, &event, 1, &no_time, NULL));
+}
+
+static void call_epoll_create(void) {
+    MAKES_ONE(epoll_create(1));
+}
+
+static void call_epoll_create1(void) {
+    MAKES_ONE(epoll_create1(EPOLL_CLOEXEC));
+}
+
+static void call_epoll_ctl(void) {
+    struct epoll_event event = {.events = EPOLLIN};
+    SUCCEEDS(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event));
+    SUCCEEDS(epoll_ctl(epoll, EPOLL_CTL_MOD, ends[0], &event));
+    SUCCEEDS(epoll_ctl(epoll, EPOLL_CTL_DEL, ends[0], &event));
+    SUCCEEDS(epoll_ctl(epoll, EPOLL_CTL_ADD, pipes[0], &event));
+    SUCCEEDS(epoll_ctl(epoll, EPOLL_CTL_DEL, pipes[0], &event));
+}
+
+/* ---- descriptors ---- */
+
+enum { high = 500 };
+
+static void call_syscall(void) {
+    SUCCEEDS(syscall(SYS_getpid));
+    SUCCEEDS(syscall(SYS_close, dup(ends[1])));
+    MAKES_ONE((int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0));
+}
+
+static void call_close_range(void) {
+    assert_int_equal(dup2(ends[1], high), high);
+    SUCCEEDS(close_range(high, high + 1, 0));
+}
+
+static void call_closefrom(void) {
+    assert_int_equal(dup2(ends[1], high), high);
+    errno = untouched;
+    closefrom(high);
+    assert_int_equal(errno, untouched);
+}
+
+static void call_dup(void) {
+    MAKES_ONE(dup(ends[1]));
+    MAKES_ONE(dup(file));
+}
+
+static void call_dup2(void) {
+    MAKES_ONE(dup2(ends[1], high));
+    MAKES_ONE(dup2(file, high));
+}
+
+static void call_dup3(void) {
+    MAKES_ONE(dup3(ends[1], high, O_CLOEXEC));
+    SUCCEEDS(dup3(ends[1], high, 0));
+    MAKES_ONE(dup3(file, high, 0));
+}
+
+static void call_fcntl(void) {
+    const int flags = SUCCEEDS(fcntl(ends[1], F_GETFL));
+    SUCCEEDS(fcntl(ends[1], F_SETFL, flags | O_NONBLOCK));
+    SUCCEEDS(fcntl(ends[1], F_SETFL, flags));
+    MAKES_ONE(fcntl(ends[1], F_DUPFD_CLOEXEC, 0));
+}
+
+static void call_fcntl64(void) {
+    SUCCEEDS(fcntl64(ends[1], F_GETFL));
+}
+
+static void call_ioctl(void) {
+    int value = 0;
+    SUCCEEDS(ioctl(ends[1], FIONREAD, &value));
+    SUCCEEDS(ioctl(ends[1], FIONBIO, &(int){0}));
+}
+
+static void call_open(void) {
+    MAKES_ONE(open(path, O_RDONLY));
+}
+
+static void call_open64(void) {
+    MAKES_ONE(open64(path, O_RDONLY));
+}
+
+static void call_openat(void) {
+    MAKES_ONE(openat(AT_FDCWD, path, O_RDONLY));
+}
+
+static void call_openat64(void) {
+    MAKES_ONE(openat64(AT_FDCWD, path, O_RDONLY));
+}
+
+static void call_creat(void) {
+    MAKES_ONE(creat("/dev/null", 0600));
+}
+
+static void call_creat64(void) {
+    MAKES_ONE(creat64("/dev/null", 0600));
+}
+
+static void call_pipe(void) {
+    int two[2];
+    SUCCEEDS(pipe(two));
+    close_pair(two);
+}
+
+static void call_pipe2(void) {
+    int two[2];
+    SUCCEEDS(pipe2(two, O_CLOEXEC));
+    close_pair(two);
+}
+
+static void call_socketpair(void) {
+    int two[2];
+    SUCCEEDS(socketpair(AF_UNIX, SOCK_STREAM, 0, two));
+    close_pair(two);
+}
+
+static void call_eventfd(void) {
+    MAKES_ONE(eventfd(0, 0));
+}
+
+static void call_timerfd_create(void) {
+    MAKES_ONE(timerfd_create(CLOCK_MONOTONIC, 0));
+}
+
+static void call_signalfd(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    MAKES_ONE(signalfd(-1, &none, 0));
+}
+
+static void call_inotify_init(void) {
+    MAKES_ONE(inotify_init());
+}
+
+static void call_inotify_init1(void) {
+    MAKES_ONE(inotify_init1(IN_CLOEXEC));
+}
+
+static void call_memfd_create(void) {
+    MAKES_ONE(memfd_create("", 0));
+}
+
+/* One for each name. */
+static const struct {
+    const char *name;
+    void (*call)(void);
+} table[] = {
+#define X(name) {#name, call_##name},
+    INTERPOSED_NAMES
+#undef X
+};
+
+static void each_name_leaves_errno_alone(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
+        print_message("%s\n", table[i].name);
+        table[i].call();
+        take_all();
+    }
+}
+
+/* lftp takes errno for an error of the connection. */
+static void a_connection_that_came_is_no_error(void **state) {
+    (void)state;
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        assert_int_equal(errno, EINPROGRESS);
+    }
+    const int accepted = accept(listener, NULL, NULL);
+    await(accepted, POLLOUT);
+    await(fd, POLLOUT);
+    int error = -1;
+    socklen_t size = sizeof(error);
+    SUCCEEDS(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size));
+    assert_int_equal(error, 0);
+    close_pair((int[]){fd, accepted});
+    assert_int_equal(close(listener), 0);
+}
+
+static void a_call_that_fails_says_why(void **state) {
+    (void)state;
+    struct sockaddr_in address;
+    assert_int_equal(close(listening(&address)), 0);
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_fails(connect(fd, (struct sockaddr *)&address, sizeof(address)), ECONNREFUSED);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(errno, ECONNREFUSED); /* a usual order: close, then report */
+    assert_fails(close(fd), EBADF);
+    errno = 0;
+    assert_null(fdopen(ends[1], ""));
+    assert_int_equal(errno, EINVAL);
+}
+
+int main(int count, char **words) {
+    carried = count > 1 && strcmp(words[1], "carried") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_name_leaves_errno_alone),
+        cmocka_unit_test(a_connection_that_came_is_no_error),
+        cmocka_unit_test(a_call_that_fails_says_why),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
