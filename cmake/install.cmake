@@ -15,8 +15,8 @@ install(TARGETS rsocket EXPORT rpma
 install(TARGETS softrdma_verbs LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
 install(TARGETS rsocket_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT librsocket1)
 install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
-configure_file(src/cli/rpma-serve@.service.in ${CMAKE_BINARY_DIR}/rpma-serve@.service @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/rpma-serve@.service DESTINATION lib/systemd/system COMPONENT rpma)
+configure_file(cmake/install-unit.cmake.in ${CMAKE_BINARY_DIR}/install-unit.cmake @ONLY)
+install(SCRIPT ${CMAKE_BINARY_DIR}/install-unit.cmake COMPONENT rpma)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librpma-dev)
 
 # find_package(rpma): rpma::rpma, rpma::softrdma and rpma::rsocket.

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""service.py RPMA UNIT: runs the command of the unit rpma-serve@.service as systemd would, for an instance with a file of
-settings and keys. The server tells that it is ready when a client can push, and ends with 0 at SIGTERM. systemd-analyze
-checks the unit, where there is one."""
+"""service.py ROOT PREFIX [CMAKE BUILD]: runs the commands of an installed unit rpma-serve@.service as systemd would, for an
+instance with a file of settings and keys. The server tells that it is ready when a client can push, takes other keys at a
+reload, and ends with 0 at SIGTERM. systemd-analyze checks the unit, where there is one. ROOT has the files of a package that
+is installed below PREFIX; with CMAKE the test installs the build there, and ROOT is /."""
 import os
 import pathlib
 import random
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 BOUND = 60  # seconds; it measures nothing
 TRIES = 50
@@ -23,19 +25,30 @@ def die(text):
     sys.exit(f'FAILED: {text}')
 
 
+def values_of(unit, name):
+    return re.findall(rf'^{name}=(.*)$', unit, re.MULTILINE)
+
+
 def value_of(unit, name):
-    found = re.findall(rf'^{name}=(.*)$', unit, re.MULTILINE)
+    found = values_of(unit, name)
     if len(found) != 1:
         die(f'the unit has {len(found)} lines with {name}')
     return found[0]
 
 
-def words_of(line, specifiers, settings):
-    """Returns the words of an ExecStart: ${NAME} is a part of a word, $NAME stands for any number of words."""
+def resolved(text):
+    """The system's folders are those of the test."""
+    for letter, value in {'i': 'store', 'E': os.path.abspath('etc'), 'S': os.path.abspath('state'), 't': os.path.abspath('run')}.items():
+        text = text.replace(f'%{letter}', value)
+    if '%' in text:
+        die(f'the test does not know each specifier of {text}')
+    return text
+
+
+def words_of(line, settings):
+    """Returns the words of a command: ${NAME} is a part of a word, $NAME stands for any number of words."""
     words = []
-    for word in line.split():
-        for letter, text in specifiers.items():
-            word = word.replace(f'%{letter}', text)
+    for word in resolved(line.removeprefix('+')).split():
         if re.fullmatch(r'\$\w+', word):
             words += shlex.split(settings.get(word[1:], ''))
         else:
@@ -43,28 +56,36 @@ def words_of(line, specifiers, settings):
     return words
 
 
-def verify(rpma, unit):
+def verify(root, prefix, unit):
+    """systemd-analyze finds the command only at the place that the unit names, so below a root it gets another name."""
     if not shutil.which('systemd-analyze'):
         print('systemd-analyze is not installed: the unit is only run')
         return
-    installed = pathlib.Path('rpma-serve@.service')
-    installed.write_text(re.sub(r'^(ExecStart=)\S+', rf'\g<1>{rpma}', unit, flags=re.MULTILINE))
+    os.mkdir('units')
+    text = unit if root == '/' else unit.replace(f'ExecStart={prefix}', f'ExecStart={root}{prefix}')
+    pathlib.Path('units/rpma-serve@.service').write_text(text)
     done = subprocess.run(['systemd-analyze', 'verify', '--man=no', '--recursive-errors=no', 'rpma-serve@store.service'],
-                          env={**os.environ, 'SYSTEMD_UNIT_PATH': f'{os.getcwd()}:'}, text=True, timeout=BOUND,
+                          env={**os.environ, 'SYSTEMD_UNIT_PATH': f'{os.getcwd()}/units:'}, text=True, timeout=BOUND,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0 or 'rpma-serve' in done.stdout:
         die(f'systemd-analyze verify: {done.returncode}: {done.stdout}')
 
 
+def run_each(unit, name, settings):
+    for line in values_of(unit, name):
+        subprocess.run(words_of(line, settings), check=True, timeout=BOUND)
+
+
 def start(rpma, unit, name, settings):
     """Starts the server as systemd would, with the service manager at the socket of this name."""
-    state = pathlib.Path('state')
-    specifiers = {'i': 'store', 'S': str(state.absolute()), 'd': os.getcwd()}
-    (state / value_of(unit, 'StateDirectory').replace('%i', 'store')).mkdir(parents=True, exist_ok=True)
-    words = words_of(value_of(unit, 'ExecStart'), specifiers, settings)
+    pathlib.Path('state', resolved(value_of(unit, 'StateDirectory'))).mkdir(parents=True, exist_ok=True)
+    for path in values_of(unit, 'AssertPathExists'):
+        if not os.path.exists(resolved(path)):
+            die(f'{path} does not exist')
+    run_each(unit, 'ExecStartPre', settings)
+    words = words_of(value_of(unit, 'ExecStart'), settings)
     with open('log', 'w', encoding='utf-8') as log:
-        return subprocess.Popen([rpma, *words[1:]], stdout=log, stderr=log,
-                                env={**os.environ, 'NOTIFY_SOCKET': name, 'CREDENTIALS_DIRECTORY': os.getcwd()})
+        return subprocess.Popen([rpma, *words[1:]], stdout=log, stderr=log, env={**os.environ, 'NOTIFY_SOCKET': name})
 
 
 def said():
@@ -131,8 +152,35 @@ def run(rpma, unit, settings):
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if pulled.returncode != 6:
                 die(f'a pull of an identity that may only push ended with {pulled.returncode}')
+            reload(rpma, unit, {**settings, 'MAINPID': str(server.pid)})
         finally:
             end(server)
+    run_each(unit, 'ExecStopPost', settings)
+    if os.listdir('run/rpma'):
+        die(f'the end leaves {os.listdir("run/rpma")}')
+
+
+def reload(rpma, unit, settings):
+    """A key that root takes out of the file counts until the reload, which tells the server too."""
+    def status():
+        return subprocess.run([rpma, 'status', '--psk', 'own', settings['LISTEN']], timeout=BOUND, check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+
+    subprocess.run([rpma, 'keygen', 'b', 'another'], check=True, timeout=BOUND)
+    for keys, expected in ('another', 'refused'), ('own', 'let in'):
+        if status() != 0 and expected == 'refused':
+            die('a client is refused before the reload')
+        shutil.copy(keys, 'etc/rpma/store.keys')
+        told = said().count('SIGHUP')
+        run_each(unit, 'ExecReload', settings)
+        for _ in range(BOUND * 100):
+            if said().count('SIGHUP') > told:
+                break
+            time.sleep(0.01)
+        else:
+            die(f'the server does not see the reload: {said()}')
+        if (status() == 0) != (expected == 'let in'):
+            die(f'after a reload with the keys {keys} the client is not {expected}')
 
 
 def run_without_manager(rpma, unit, settings):
@@ -151,14 +199,25 @@ def refuse(rpma, unit, settings):
 
 
 def main():
-    rpma, unit = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).read_text(encoding='utf-8')
+    root, prefix = os.path.abspath(sys.argv[1]), sys.argv[2]
     with tempfile.TemporaryDirectory(dir='.') as folder:
         os.chdir(folder)
-        verify(rpma, unit)
+        if len(sys.argv) == 5:
+            prefix = os.path.abspath(prefix)
+            for component in 'rpma', 'librpma0', 'libsoftrdma0':
+                subprocess.run([sys.argv[3], '--install', sys.argv[4], '--prefix', prefix, '--component', component], check=True,
+                               stdout=subprocess.DEVNULL, timeout=BOUND)
+        unit = pathlib.Path(f'{root}{prefix}/lib/systemd/system/rpma-serve@.service').read_text(encoding='utf-8')
+        command = value_of(unit, 'ExecStart').split()[0]
+        rpma = root + command
+        if command != f'{prefix}/bin/rpma' or not os.access(rpma, os.X_OK):
+            die(f'the unit starts {command} (expected the installed {prefix}/bin/rpma)')
+        verify(root, prefix, unit)
         settings = {'SIZE': '1M', 'OPTIONS': '--allow push=a,pull=b'}
         subprocess.run([rpma, 'keygen', 'a', 'own'], check=True, timeout=BOUND)
-        shutil.copy('own', 'keys')
-        os.chmod('keys', 0o440 if os.geteuid() == 0 else 0o400)
+        os.makedirs('etc/rpma')
+        shutil.copy('own', 'etc/rpma/store.keys')
+        pathlib.Path('etc/rpma/store.conf').touch()
         pathlib.Path('content').write_bytes(os.urandom(100_000))
         run(rpma, unit, settings)
         run_without_manager(rpma, unit, settings)
