@@ -4,9 +4,13 @@
 # owners.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME rpma)
-set(CPACK_PACKAGE_CONTACT "The rpma maintainers" CACHE STRING "Maintainer of the packages: NAME <ADDRESS>")
+# A form that Debian's tools accept; .invalid is nobody's (RFC 2606). Who hands packages to others sets their own.
+set(RPMA_PACKAGE_CONTACT "The rpma maintainers <maintainers@rpma.invalid>" CACHE STRING "Maintainer of the packages: NAME <ADDRESS>")
+set(CPACK_PACKAGE_CONTACT ${RPMA_PACKAGE_CONTACT})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_SET_DESTDIR ON)  # so that the scripts of the installation see the prefix that the package has
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL librpma0 libsoftrdma0 librsocket1 librpma-dev rpma)
@@ -20,6 +24,20 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
+# Each package has both changelogs, as Debian wants them.
+find_program(RPMA_GZIP gzip)
+set(changelogs "")
+foreach(from_to CHANGELOG.md:changelog.gz cmake/debian/changelog:changelog.Debian.gz)
+    string(REPLACE ":" ";" from_to ${from_to})
+    list(GET from_to 0 from)
+    list(GET from_to 1 to)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${from})
+    if(RPMA_GZIP)
+        execute_process(COMMAND ${RPMA_GZIP} -9nc ${PROJECT_SOURCE_DIR}/${from} OUTPUT_FILE ${CMAKE_BINARY_DIR}/${to} COMMAND_ERROR_IS_FATAL ANY)
+        list(APPEND changelogs ${CMAKE_BINARY_DIR}/${to})
+    endif()
+endforeach()
+
 # rpma_package(component section text [package...]): text is a summary and a paragraph; the packages are dependencies
 # that dpkg-shlibdeps does not find.
 set(own_version "${PROJECT_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE}")
@@ -32,6 +50,7 @@ function(rpma_package component section summary)
     set(CPACK_DEBIAN_${name}_PACKAGE_DEPENDS "${depends}" PARENT_SCOPE)
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${component}
             RENAME copyright COMPONENT ${component} EXCLUDE_FROM_ALL)
+    install(FILES ${changelogs} DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/${component} COMPONENT ${component} EXCLUDE_FROM_ALL)
 endfunction()
 rpma_package(libsoftrdma0 libs "RDMA device in user space (runtime)
 An iWARP device over TCP as a library: no kernel module, no hardware, no
@@ -54,6 +73,13 @@ rpma_package(rpma net "replicates files into remote memory over RDMA
 One machine serves a pool, others push a file into it, durably, and pull
 it. Works with and without RDMA hardware."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})")
+
+# The scripts of the unit; and ldconfig, which CPack calls by scripts of its own and not by the trigger.
+set(control ${PROJECT_SOURCE_DIR}/cmake/debian)
+set(CPACK_DEBIAN_RPMA_PACKAGE_CONTROL_EXTRA ${control}/postinst ${control}/prerm ${control}/postrm)
+foreach(name LIBRPMA0 LIBSOFTRDMA0 LIBRSOCKET1)
+    set(CPACK_DEBIAN_${name}_PACKAGE_CONTROL_EXTRA ${control}/triggers)
+endforeach()
 
 # Debian's librpma-dev has librpma(7).
 set(CPACK_DEBIAN_LIBRPMA0_PACKAGE_BREAKS "librpma-dev (<< ${PROJECT_VERSION})")

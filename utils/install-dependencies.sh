@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs the Debian 12 packages that this project needs and that are not installed yet:
 #     utils/install-dependencies.sh [GROUP...]
-# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind, lab. doc/DEPENDENCIES.md says
+# Groups: build (default), manual, package, test, compat, format, lint, clang, valgrind, lab, soak. doc/DEPENDENCIES.md says
 # what each package is for. When everything is installed it only checks, which takes well under a second. On another
 # system it installs nothing, prints which tools and libraries are missing, and continues when none is.
 set -eu
@@ -22,6 +22,7 @@ declare -A packages_of=(
     [valgrind]='valgrind libc6-dbg'
     [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs dmsetup ndctl iproute2 gcc-12 make libelf1
            rdma-core ibverbs-providers'
+    [soak]='lintian'
 )
 
 say() { printf 'install-dependencies: %s\n' "$*"; }

@@ -25,10 +25,10 @@ check_format() {
     return 1
 }
 
-# JSON has no comments; inputs of fuzzers are bytes. Without git (a tarball) there is no list of files.
+# JSON and Debian's changelog have no comments; inputs of fuzzers are bytes. Without git (a tarball) there is no list of files.
 check_licence() {
     local bad
-    bad=$(git ls-files 2>/dev/null | grep -vE '^(LICENSE|.*\.json|tests/fuzz/corpus/.*)$' |
+    bad=$(git ls-files 2>/dev/null | grep -vE '^(LICENSE|.*\.json|cmake/debian/changelog|tests/fuzz/corpus/.*)$' |
         xargs --no-run-if-empty grep -LE 'SPDX-License-Identifier: BSD-3-Clause( (-->|\*/))?$')
     [ -z "$bad" ] && return 0
     printf 'no line "SPDX-License-Identifier: BSD-3-Clause":\n%s\n' "$bad"
@@ -37,7 +37,7 @@ check_licence() {
 
 # Loop counters may be unused, and process ids have no blanks.
 check_shell() {
-    grep -rlE '^#!.*\b(ba)?sh$' utils .ci "${folders[@]}" | xargs shellcheck --severity=warning --exclude=SC2034,SC2206 --external-sources --source-path=SCRIPTDIR
+    grep -rlE '^#!.*\b(ba)?sh$' utils .ci cmake "${folders[@]}" | xargs shellcheck --severity=warning --exclude=SC2034,SC2206 --external-sources --source-path=SCRIPTDIR
 }
 
 # The compile command of one file of compile_commands.json, without its output.

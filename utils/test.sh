@@ -63,6 +63,7 @@ install_dependencies() {
     is_wanted lint && groups+=(lint)
     is_wanted valgrind && groups+=(valgrind)
     is_wanted lab && groups+=(lab)
+    is_wanted soak && groups+=(soak)
     local name
     for name in clang asan-clang tsan-clang fuzz; do
         is_wanted $name && groups+=(clang) && break

@@ -30,6 +30,9 @@ mkdir root
 for package in librpma0 libsoftrdma0 librsocket1 librpma-dev rpma; do
     dpkg-deb --extract packages/${package}_*.deb root
     expect_field $package Version '^[0-9.]+-1$'
+    expect_field $package Maintainer '^[^<>]+ <[^<>@ ]+@[^<>@ ]+>$'
+    grep -q "^rpma ($(field $package Version)) " <(zcat root/usr/share/doc/$package/changelog.Debian.gz) ||
+        fail "$package has no changelog of its version"
 done
 libraries=$PWD/root/usr/lib/$architecture
 version=$(field librpma0 Version)
@@ -44,8 +47,16 @@ expect_field libsoftrdma0 Depends 'libpmem2-1|libpmem2'
 expect_field librpma-dev Depends "librpma0 \(= $version\).*libibverbs-dev"
 expect_field rpma Depends "librpma0 \(= $version\).*libfmt"
 expect_field librpma0 Description '^remote persistent memory over RDMA \(runtime\)$'
-expect 'librpma0 says what programs depend on' grep -q '^librpma 0 librpma0 (>= ' \
-    <(dpkg-deb --ctrl-tarfile packages/librpma0_*.deb | tar -xO ./shlibs)
+control() { dpkg-deb --ctrl-tarfile packages/"$1"_*.deb | tar -xO "./$2"; }  # control PACKAGE FILE
+expect 'librpma0 says what programs depend on' grep -q '^librpma 0 librpma0 (>= ' <(control librpma0 shlibs)
+for package in librpma0 libsoftrdma0 librsocket1; do
+    expect "$package has ldconfig run" grep -q '^activate-noawait ldconfig$' <(control $package triggers)
+done
+# The unit of systemd: the package makes the folder of its settings, and tells systemd of a new version.
+[ -d root/etc/rpma ] || fail 'no /etc/rpma'
+for script in postinst:daemon-reload postinst:try-restart prerm:stop postrm:daemon-reload; do
+    expect "a script of rpma: $script" grep -q -- " ${script#*:} " <(control rpma "${script%:*}")
+done
 
 for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{librpma.so.0,libsoftrdma.so.0,librpma.so} \
     lib/$architecture/cmake/rpma/rpmaConfig.cmake lib/$architecture/pkgconfig/{librpma,softrdma}.pc \
@@ -128,5 +139,6 @@ play by-cmake || code=$?
 [ $code = 0 ] || [ $code = 77 ] || fail "a program ended with $code"
 LD_LIBRARY_PATH=$libraries expect 'softrdma by find_package' by-cmake/device
 expect 'rpma from its package' root/usr/bin/rpma devices
+RPMA_DEVICE=soft expect 'the unit from its package' "$source/tests/integration/service.py" root /usr
 [ $failures = 0 ] || exit 1
 exit $code
