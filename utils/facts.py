@@ -110,9 +110,10 @@ class Reader:
         if ANNOTATION.match(begin.text) and self.tokens[self.at + 1].text == '(':  # a macro that stands for declarations
             self.at += 1
             self.skip()
-            if self.text() != '(':
+            if self.text() not in ('(', '{'):
                 return
-            declares = self.tokens[self.at - 2].text  # a macro that names a function, whose parameters follow
+            # It names a function, whose parameters or body follow.
+            declares = self.tokens[self.at - 2].text if self.text() == '(' else begin.text
         in_initialisers = False
         angles = 0
         while True:

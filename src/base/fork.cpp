@@ -65,14 +65,23 @@ constinit ForkHooks hooks;
 
 // The tree calls it only here. The call belongs to the library that this is linked into, as the hooks do.
 [[maybe_unused]] const int calls_hooks =
-    pthread_atfork([] { hooks.before(); }, [] { hooks.after(&ForkCalls::after_in_parent); },
-                   [] {
-                       forks.fetch_add(1, std::memory_order_relaxed);
-                       process.store(getpid(), std::memory_order_relaxed);
-                       hooks.after(&ForkCalls::after_in_child);
-                   });
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 
 }  // namespace
+
+void before_fork() {
+    hooks.before();
+}
+
+void after_fork_in_parent() {
+    hooks.after(&ForkCalls::after_in_parent);
+}
+
+void after_fork_in_child() {
+    forks.fetch_add(1, std::memory_order_relaxed);
+    process.store(getpid(), std::memory_order_relaxed);
+    hooks.after(&ForkCalls::after_in_child);
+}
 
 ForkHook::ForkHook(ForkLevel level, const ForkCalls &calls) : level_{level}, calls_{calls} {
     const Lock lock{hooks.mutex};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <new>
 #include <utility>
 #include <vector>
@@ -21,6 +22,23 @@ extern std::atomic<unsigned> forks;
 // Returns whether this process is a child of vfork(2), or another one for which the handlers of fork(2) did
 // not run. Its memory may then be its parent's own; its descriptors are not. Makes a system call.
 [[nodiscard]] bool is_in_parents_memory();
+
+// What fork(2) does around the making of a process.
+void before_fork();
+void after_fork_in_parent();
+void after_fork_in_child();
+
+// Makes a call that copies the process as fork(2) does, but without its handlers: a system call by its
+// number. The hooks of this library run around it. Returns what the call returns.
+template <typename Call>
+long forking(Call call) {
+    before_fork();
+    const long made = call();
+    const int error = errno;
+    made == 0 ? after_fork_in_child() : after_fork_in_parent();
+    errno = error;
+    return made;
+}
 
 // The place of a hook among those of the library, from the first that a fork calls to the last. A level is a
 // room, and the upper rooms come first, because a thread that holds a mutex takes others of lower rooms only.

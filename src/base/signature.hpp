@@ -9,18 +9,16 @@
 
 namespace base {
 
-template <bool never_throws, typename Returned, typename... Parameters>
+template <typename Returned, typename... Parameters>
 struct Signature {
     using Result = Returned;
     template <std::size_t index>
     using Parameter = std::tuple_element_t<index, std::tuple<Parameters...>>;
-    static constexpr bool is_noexcept = never_throws;
 };
 
 // The types are deduced, because the type of a function may have attributes, which a template ignores.
 template <bool never_throws, typename Returned, typename... Parameters>
-Signature<never_throws, Returned, Parameters...> signature_of(
-    Returned (*)(Parameters...) noexcept(never_throws));
+Signature<Returned, Parameters...> signature_of(Returned (*)(Parameters...) noexcept(never_throws));
 
 }  // namespace base
 

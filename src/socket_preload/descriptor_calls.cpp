@@ -3,6 +3,7 @@
 #include "socket_preload/descriptor_calls.hpp"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/ioctl.h>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdarg>
+#include <cstdint>
 
 #include "base/clock.hpp"
 #include "base/fork.hpp"
@@ -143,6 +145,28 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
     return LIBC(ioctl)(fd, request, argument);
 }
 
+// Returns whether the call makes a process that has its own memory and goes on where the call returns.
+bool copies_process(const SystemCall &call) {
+    const auto goes_on = [](std::uint64_t flags, std::uint64_t stack) {
+        return (flags & CLONE_VM) == 0 && stack == 0;
+    };
+    switch (call.number) {
+#ifdef SYS_fork
+        case SYS_fork:
+            return true;
+#endif
+        case SYS_clone:
+            return goes_on(static_cast<std::uint64_t>(call.arguments[0]),
+                           static_cast<std::uint64_t>(call.arguments[1]));
+        case SYS_clone3: {
+            const auto *const wanted = reinterpret_cast<const clone_args *>(call.arguments[0]);
+            return wanted != nullptr && goes_on(wanted->flags, wanted->stack);
+        }
+        default:
+            return false;
+    }
+}
+
 // A descriptor that a system call makes is the kernel's, for librpma's libraries for instance
 // (base/past_preloads.cpp).
 long make(const SystemCall &call) {
@@ -160,7 +184,7 @@ long make(const SystemCall &call) {
         case SYS_epoll_create1:
             return fresh(static_cast<int>(call.pass_on()));
         default:
-            return call.pass_on();
+            return copies_process(call) ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
     }
 }
 
@@ -179,9 +203,9 @@ int close_any(int fd) {
 
 }  // namespace socket_preload
 
+using socket_preload::called_by_program;
 using socket_preload::descriptors;
 using socket_preload::is_rsocket;
-using socket_preload::keeping_errno;
 using socket_preload::Kind;
 using socket_preload::uncancelled;
 
@@ -190,12 +214,12 @@ INTERPOSED(1, close)(int fd) {
 }
 
 // libuv, and therefore Node, closes its descriptors by syscall(2).
-EXPORTED long syscall(long number, ...) noexcept {
+NAMED(long, syscall, long number, ...) {
     va_list arguments;
     va_start(arguments, number);
     const socket_preload::SystemCall call{number, arguments};
     va_end(arguments);
-    return keeping_errno([&] { return socket_preload::make(call); });
+    return called_by_program([&] { return socket_preload::make(call); });
 }
 
 // The descriptors of this library stay open, all others are closed.
@@ -217,7 +241,7 @@ INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {
     return begin <= last ? LIBC(close_range)(begin, last, 0) : 0;
 }
 
-EXPORTED void closefrom(int first) noexcept {
+NAMED(void, closefrom, int first) {
     (void)close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
 }
 
@@ -235,24 +259,25 @@ INTERPOSED(3, dup3)(int fd, int number, int flags) noexcept {
                         : uncancelled([&] { return socket_preload::duplicate_onto(fd, number, flags); });
 }
 
-EXPORTED int fcntl(int fd, int command, ...) {
+NAMED(int, fcntl, int fd, int command, ...) {
     va_list arguments;
     va_start(arguments, command);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return keeping_errno([&] { return socket_preload::fcntl_of_any(fd, command, argument); });
+    return called_by_program([&] { return socket_preload::fcntl_of_any(fd, command, argument); });
 }
 
 static_assert(sizeof(off64_t) == sizeof(off_t));
 EXPORTED [[gnu::alias("fcntl")]] int fcntl64(int fd, int command, ...);
 
-EXPORTED int ioctl(int fd, unsigned long request, ...) noexcept {
+NAMED(int, ioctl, int fd, unsigned long request, ...) {
     va_list arguments;
     va_start(arguments, request);
     void *const argument = va_arg(arguments, void *);
     va_end(arguments);
-    return is_rsocket(fd) ? keeping_errno([&] {
-        return uncancelled([&] { return socket_preload::ioctl_of_rsocket(fd, request, argument); });
-    })
-                          : LIBC(ioctl)(fd, request, argument);
+    return called_by_program([&] {
+        return is_rsocket(fd)
+                   ? uncancelled([&] { return socket_preload::ioctl_of_rsocket(fd, request, argument); })
+                   : LIBC(ioctl)(fd, request, argument);
+    });
 }

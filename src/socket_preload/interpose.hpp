@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -46,12 +47,23 @@ Function *behind() {
     return makes_file ? va_arg(behind_flags, mode_t) : 0;
 }
 
-// Makes a call of the program's. errno is afterwards what it was before, unless the call has failed: programs
-// look at it after calls that succeeded (lftp), and report it after a close(2).
+// Makes a call in a function of its own, which unwinding finds, with its objects, apart from the caller.
 template <typename Call>
-auto keeping_errno(Call call) {
-    const int before = errno;
-    const auto result = call();
+[[gnu::noinline]] auto apart(const Call &call) {
+    return call();
+}
+
+// Makes a call of the program's, as libc does. errno is afterwards what it was before, unless the call has
+// failed: programs look at it after calls that succeeded (lftp), and report it after a close(2). A thread
+// that may be cancelled asynchronously is not cancelled in the middle of the call, but where other threads
+// are, or behind it. Then it is unwound from here: so no object lives here that needs to be destroyed, and no
+// caller in this library is noexcept.
+template <typename Call>
+auto called_by_program(Call call) {
+    int type = PTHREAD_CANCEL_DEFERRED;
+    (void)pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+    const int error = errno;
+    const auto result = apart(call);
     const bool has_failed = [&] {
         if constexpr (std::is_pointer_v<decltype(result)>) {
             return result == nullptr;
@@ -60,7 +72,10 @@ auto keeping_errno(Call call) {
         }
     }();
     if (!has_failed) {
-        errno = before;
+        errno = error;
+    }
+    if (type != PTHREAD_CANCEL_DEFERRED) {
+        (void)pthread_setcanceltype(type, nullptr);
     }
     return result;
 }
@@ -70,13 +85,17 @@ auto keeping_errno(Call call) {
 #define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): only the preprocessor makes a name of a name
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
+// Begins the definition of a function that has libc's name for other libraries. Here it has a name of its
+// own, because libc's may be declared noexcept.
+#define NAMED(result, name, ...)                            \
+    EXPORTED result program_##name(__VA_ARGS__) asm(#name); \
+    result program_##name(__VA_ARGS__)
 // Defines the function of libc's name, with `count` parameters; the body follows. A function that has others
-// behind them is EXPORTED, and keeps errno itself.
-#define INTERPOSED(count, name)                                                                 \
-    static decltype(::name) called_##name;                                                      \
-    EXPORTED SIGNATURE(::name)::Result name(PARAMETERS_##count(::name)) noexcept(               \
-        SIGNATURE(::name)::is_noexcept) {                                                       \
-        return socket_preload::keeping_errno([&] { return called_##name(ARGUMENTS_##count); }); \
-    }                                                                                           \
+// behind them is NAMED, and uses called_by_program itself.
+#define INTERPOSED(count, name)                                                                     \
+    static decltype(::name) called_##name;                                                          \
+    NAMED(SIGNATURE(::name)::Result, name, PARAMETERS_##count(::name)) {                            \
+        return socket_preload::called_by_program([&] { return called_##name(ARGUMENTS_##count); }); \
+    }                                                                                               \
     static SIGNATURE(::name)::Result called_##name
 // NOLINTEND(cppcoreguidelines-macro-usage)

@@ -77,24 +77,25 @@ int fresh_pair(int result, const int *numbers) {
 
 }  // namespace socket_preload
 
+using socket_preload::called_by_program;
 using socket_preload::fresh;
 using socket_preload::fresh_pair;
 using socket_preload::mode_of;
 
-EXPORTED int open(const char *path, int flags, ...) {
+NAMED(int, open, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
     const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    return fresh(LIBC(open)(path, flags, mode));
+    return called_by_program([&] { return fresh(LIBC(open)(path, flags, mode)); });
 }
 
-EXPORTED int openat(int folder, const char *path, int flags, ...) {
+NAMED(int, openat, int folder, const char *path, int flags, ...) {
     va_list arguments;
     va_start(arguments, flags);
     const mode_t mode = mode_of(flags, arguments);
     va_end(arguments);
-    return fresh(LIBC(openat)(folder, path, flags, mode));
+    return called_by_program([&] { return fresh(LIBC(openat)(folder, path, flags, mode)); });
 }
 
 INTERPOSED(2, creat)(const char *path, mode_t mode) {

@@ -811,6 +811,54 @@ static void a_vfork_child_closes_for_itself(void **state) {
     close_pair(ends);
 }
 
+static long clone_by_system_call(void) {
+    return syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static long clone3_by_system_call(void) {
+    const struct {
+        uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+    } arguments = {.exit_signal = SIGCHLD};
+    return syscall(SYS_clone3, &arguments, sizeof(arguments));
+}
+
+#ifdef SYS_fork
+static long fork_by_system_call(void) {
+    return syscall(SYS_fork);
+}
+#endif
+
+/* vsftpd makes its processes so: the child has its own descriptors, and their numbers become others. */
+static void a_process_made_by_a_system_call_is_one(void **state) {
+    (void)state;
+    long (*const calls[])(void) = {clone_by_system_call, clone3_by_system_call,
+#ifdef SYS_fork
+                                   fork_by_system_call,
+#endif
+                                   NULL};
+    for (size_t i = 0; calls[i] != NULL; ++i) {
+        struct sockaddr_in address;
+        const int listener = listening(&address);
+        const long child = calls[i]();
+        assert_true(child >= 0);
+        if (child == 0) {
+            int others[2]; /* one of them has the listener's number */
+            char byte = 0;
+            const bool is_right = close(listener) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, others) == 0 &&
+                                  write(others[1], "!", 1) == 1 && read(others[0], &byte, 1) == 1;
+            _exit(is_right ? 0 : errno);
+        }
+        int status = -1;
+        assert_int_equal(waitpid((pid_t)child, &status, 0), child);
+        assert_int_equal(status, 0);
+        /* The parent's is what it was. */
+        int ends[2];
+        make_pair(ends);
+        close_pair(ends);
+        assert_int_equal(close(listener), 0);
+    }
+}
+
 int main(int count, char **words) {
     carried = count > 1 && strcmp(words[1], "carried") == 0;
     const struct CMUnitTest tests[] = {
@@ -839,6 +887,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_system_call_closes_a_socket),
         cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
+        cmocka_unit_test(a_process_made_by_a_system_call_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

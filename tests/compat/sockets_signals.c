@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
@@ -439,6 +440,58 @@ static void other_calls_cancel_nothing(void **state) {
     close_pair(calls.ends);
 }
 
+struct busy {
+    int ends[2];
+    atomic_int calls;
+};
+
+static void *call_without_end(void *argument) {
+    struct busy *const busy = argument;
+    int before = 0;
+    (void)pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before);
+    for (;;) {
+        struct sockaddr_in address;
+        socklen_t size = sizeof(address);
+        int value = 0;
+        socklen_t length = sizeof(value);
+        char byte = 0;
+        struct pollfd entry = {.fd = busy->ends[1], .events = POLLIN};
+        (void)getsockopt(busy->ends[0], SOL_SOCKET, SO_ERROR, &value, &length);
+        (void)getsockname(busy->ends[0], (struct sockaddr *)&address, &size);
+        (void)ioctl(busy->ends[1], FIONREAD, &value);
+        (void)fcntl(busy->ends[1], F_GETFL);
+        (void)recv(busy->ends[1], &byte, 1, MSG_DONTWAIT);
+        (void)poll(&entry, 1, 0);
+        (void)syscall(SYS_getppid);
+        atomic_fetch_add(&busy->calls, 1);
+    }
+    return NULL;
+}
+
+/* At any instruction of a call. The process goes on, and so do the sockets. */
+static void a_thread_is_cancelled_asynchronously(void **state) {
+    enum { rounds = 300 };
+    (void)state;
+    struct busy busy = {.calls = 0};
+    make_pair(busy.ends);
+    for (int i = 0; i < rounds; ++i) {
+        pthread_t thread;
+        atomic_store(&busy.calls, 0);
+        assert_int_equal(pthread_create(&thread, NULL, call_without_end, &busy), 0);
+        while (atomic_load(&busy.calls) <= i % 8) {
+            sched_yield();
+        }
+        assert_int_equal(pthread_cancel(thread), 0);
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, PTHREAD_CANCELED);
+    }
+    char byte = 0;
+    assert_int_equal(send(busy.ends[0], "!", 1, 0), 1);
+    assert_int_equal(recv(busy.ends[1], &byte, 1, 0), 1);
+    close_pair(busy.ends);
+}
+
 int main(int count, char **words) {
     carried = count > 1 && strcmp(words[1], "carried") == 0;
     const struct CMUnitTest tests[] = {
@@ -452,6 +505,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_connect_to_oneself_ends_in_spite_of_signals),
         cmocka_unit_test(a_wait_is_cancelled),
         cmocka_unit_test(other_calls_cancel_nothing),
+        cmocka_unit_test(a_thread_is_cancelled_asynchronously),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

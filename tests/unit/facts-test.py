@@ -75,6 +75,9 @@ private:
 INTERPOSED(2, dup2)(int fd, int number) noexcept {
     return fd;
 }
+NAMED(int, fcntl, int fd, int command, ...) {
+    return fd;
+}
 '''
 read = facts.Reader('sample.hpp', SAMPLE)
 sample = next(found for found in read.classes if found.name == 'Sample')
@@ -83,7 +86,8 @@ expect('functions', sample.functions, ['Sample', 'operator=', 'operator bool', '
 expect('classes', sorted((found.name, len(found.members)) for found in read.classes),
        [('(no name)', 1), ('Inner', 2), ('Sample', 9)])
 expect('bodies', [(found.name, found.line, found.lines) for found in read.functions],
-       [('Sample', 9, 1), ('operator bool', 12, 1), ('callback', 14, 3), ('dup2', 39, 3)])
+       [('Sample', 9, 1), ('operator bool', 12, 1), ('callback', 14, 3), ('dup2', 39, 3),
+        ('NAMED', 42, 3)])
 
 one_more = {what: range(limit + 1) for what, limit in facts.LIMITS.items()}
 room = {'base/a.hpp': 'int a();\n', 'base/a.cpp': '#include "base/a.hpp"\n', 'stream/b.hpp': '#include "base/a.hpp"\n'}
