@@ -143,6 +143,36 @@ void stall(Ends &ends) {
 
 constexpr Sizes for_a_stall{.send_wr = 512, .receive_wr = 512, .cqe = 1024};
 
+// The device takes the first message and the beginning of the second, so the write waits with the rest.
+// Otherwise the peer could answer the write, and the answer would complete first.
+void a_write_stays_behind_a_message_that_waits(void **) {
+    constexpr std::size_t first = 900'000;
+    constexpr std::size_t second = 1'650'000;
+    Ends &ends = connected({.memory_bytes = second + 8});
+    skip_unless_kept(ends);
+    fill(ends.client, 0, second + 8, 1);
+    // Within a host the device writes into the memory itself from the second write on.
+    for (int writes = 0; writes < 2; ++writes) {
+        assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 0)}), 0);
+        expect_completion(ends.client.cq, 0);
+        settle(ends.client, ends.server);
+    }
+    assert_int_equal(post(ends.client, {send_request(ends.client, 0, first, 1)}), 0);
+    assert_int_equal(post(ends.client, {send_request(ends.client, 0, second, 2),
+                                        write_request(ends.client, ends.server, second, 8, 3)}),
+                     0);
+    assert_false(same(ends.client, ends.server, second, 8));
+    for (const std::uint64_t wr_id : {10U, 11U}) {
+        assert_int_equal(post_receive(ends.server, wr_id, {sge(ends.server, 0, second)}), 0);
+        expect_completion(ends.server.cq, wr_id);
+    }
+    for (const std::uint64_t wr_id : {1U, 2U, 3U}) {
+        expect_completion(ends.client.cq, wr_id);
+    }
+    settle(ends.client, ends.server);
+    assert_true(same(ends.client, ends.server, 0, second + 8));
+}
+
 void the_receiver_disconnects_while_stalled(void **) {
     if (!subject.is_soft) {
         skip();
@@ -191,6 +221,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_kept_send_longer_than_the_receive_that_comes),
     cmocka_unit_test(past_the_number_that_is_kept_the_stream_waits),
     cmocka_unit_test(past_the_bytes_that_are_kept_the_stream_waits),
+    cmocka_unit_test(a_write_stays_behind_a_message_that_waits),
     cmocka_unit_test(the_receiver_disconnects_while_stalled),
     cmocka_unit_test(the_sender_disconnects_while_the_receiver_is_stalled),
     cmocka_unit_test(both_are_destroyed_while_stalled),

@@ -157,6 +157,10 @@ DatagramQueuePair::SendOutcome DatagramQueuePair::send_now(const PostedDatagram 
                              : SendOutcome::Gone;
 }
 
+void DatagramQueuePair::wait_for_completions() const {
+    const base::Lock lock{send_mutex_};
+}
+
 void DatagramQueuePair::complete(const PostedDatagram &request, ibv_wc_status status) {
     ++unsignaled_;
     if (!request.signaled && status == IBV_WC_SUCCESS) {

@@ -40,7 +40,21 @@ SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &co
       queue_pair_number_{queue_pair_number} {}
 
 [[gnu::hot]] void SendQueue::sent() {
-    for (; first_uncommitted_ < first_unbuilt_; ++first_uncommitted_) {
+    commit(first_unbuilt_);
+}
+
+void SendQueue::sent_in_part(std::size_t batch_bytes) {
+    std::size_t end = first_uncommitted_;
+    while (end < first_unbuilt_ && (requests_.at(end).state != SendRequest::State::Built ||
+                                    requests_.at(end).batch_bytes <= batch_bytes)) {
+        ++end;
+    }
+    commit(end);
+}
+
+// Notes that the link has taken the requests before that index.
+[[gnu::hot, gnu::always_inline]] inline void SendQueue::commit(std::size_t end) {
+    for (; first_uncommitted_ < end; ++first_uncommitted_) {
         SendRequest &request = requests_.at(first_uncommitted_);
         if (request.state == SendRequest::State::Built) {
             request.state = request.needs_answer ? SendRequest::State::Awaiting : SendRequest::State::Done;

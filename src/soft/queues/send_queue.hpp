@@ -108,13 +108,16 @@ public:
     [[nodiscard]] bool has_uncommitted() const { return first_uncommitted_ != first_unbuilt_; }
     // Returns whether no request waits for an answer of the peer.
     [[nodiscard]] bool nothing_awaits() const { return awaiting_ == 0; }
-    // Notes that the request, which is next(), is wholly in a batch.
-    void built(SendRequest &request) {
+    // Notes that the request, which is next(), is wholly in a batch, in its first `batch_bytes` bytes.
+    void built(SendRequest &request, std::size_t batch_bytes) {
         request.state = SendRequest::State::Built;
+        request.batch_bytes = static_cast<std::uint32_t>(batch_bytes);
         ++first_unbuilt_;
     }
     // Is called when the link has taken all that was built.
     void sent();
+    // Is called when the link has taken so many bytes of the batch, and not all.
+    void sent_in_part(std::size_t batch_bytes);
 
     // ---- answers ----
     // Returns the request whose answer comes next; null when none is due.
@@ -135,6 +138,7 @@ public:
     [[nodiscard]] bool overrun() const { return overrun_; }
 
 private:
+    void commit(std::size_t end);
     void retire();
     void complete(const SendRequest &request);
 

@@ -25,7 +25,8 @@ struct SendRequest {
     ibv_wc_status status = IBV_WC_SUCCESS;
     std::uint32_t length = 0;
     std::uint32_t rkey = 0;
-    std::uint32_t received = 0;  // bytes of a read's response
+    std::uint32_t received = 0;     // bytes of a read's response
+    std::uint32_t batch_bytes = 0;  // of the batch, up to the end of the request
     // Is the level of a flush, the identifier of an atomic operation, or the value of imm_data (or of the key
     // to invalidate) as it is on the wire.
     std::uint32_t immediate = 0;

@@ -152,6 +152,7 @@ void Batch::keep() {
             next_ = pieces_;  // the link has taken the whole batch at once, as it does nearly always
             return {};
         }
+        sent_ += sent.bytes;
         std::size_t left = sent.bytes;
         for (; next_ < pieces_ && left >= iov_[next_].iov_len; ++next_) {
             left -= iov_[next_].iov_len;
@@ -176,7 +177,7 @@ base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
 }
 
 void Batch::clear() {
-    used_ = pieces_ = next_ = queued_ = lent_ = 0;
+    used_ = pieces_ = next_ = queued_ = sent_ = lent_ = 0;
     lent_pieces_ = 0;
 }
 

@@ -33,6 +33,8 @@ public:
     }
     [[nodiscard]] bool empty() const { return next_ == pieces_; }
     [[nodiscard]] std::size_t bytes() const { return queued_; }
+    // Returns how many of these the link has taken, while the batch is not empty.
+    [[nodiscard]] std::size_t sent_bytes() const { return sent_; }
 
     // Adds a segment whose payload is in memory of the application or of a region, and stays there until the
     // batch is sent. Fails with EFAULT when the memory vanished (only with CRC32C).
@@ -97,6 +99,7 @@ private:
     std::size_t pieces_ = 0;  // of iov_
     std::size_t next_ = 0;    // the first piece that is not wholly sent
     std::size_t queued_ = 0;  // bytes of all pieces
+    std::size_t sent_ = 0;    // of these, while some are not sent
 };
 
 }  // namespace soft

@@ -152,9 +152,13 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     if (!*whole) {
         return false;
     }
-    if ((wire::is_send(segment.opcode) || wire::is_immediate(segment.opcode)) && parts_.inbox.is_full()) {
-        stall();
-        return false;
+    if (wire::is_send(segment.opcode) || wire::is_immediate(segment.opcode)) {
+        if (parts_.inbox.is_full()) {
+            stall();
+            return false;
+        }
+        // The message may answer one of ours, which completes first: programs that poll one queue rely on it.
+        parts_.sender.wait_for_completions();
     }
     incoming_.count_segment();
     if (!peer_began_ && segment.opcode != wire::Opcode::Terminate) {

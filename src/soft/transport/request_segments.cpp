@@ -68,8 +68,14 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
             return stopped;
         }
     }
-    if (direct_.is_possible() && may_go_direct(request) && go_direct(request)) {
-        return Added::Yes;
+    if (direct_.is_possible() && may_go_direct(request)) {
+        // Requests that the link does not take would complete behind this one's effect.
+        if (!batch_.empty()) {
+            return Added::No;
+        }
+        if (go_direct(request)) {
+            return Added::Yes;
+        }
     }
     if (std::exchange(inside_direct_, false) && request.needs_answer) {
         offset_ = 0;  // the peer answers all of it
@@ -92,7 +98,7 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         return Added::Failed;
     }
     if (offset_ == 0) {
-        queue_.built(request);
+        queue_.built(request, batch_.bytes());
         if (faults_ != nullptr) {
             faults_->next();
         }

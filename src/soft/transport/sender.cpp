@@ -242,7 +242,7 @@ Sender::Turn Sender::take_turn() {
     }
     return {.readable = readable,
             .broken = broken,
-            .all_sent = queue_.all_sent() && !broken_,
+            .all_sent = queue_.all_sent() && batch_.empty() && !broken_,
             .gives_up_at = full_ ? link_->gives_up_at() : base::Clock::time_point::max()};
 }
 
@@ -262,6 +262,10 @@ std::optional<Broken> Sender::broken() {
 void Sender::fail(int error) {
     const base::Lock lock{mutex_};
     break_link({.by = Broken::By::Link, .error = error});
+}
+
+[[gnu::hot]] void Sender::wait_for_completions() const {
+    const base::Lock lock{mutex_};
 }
 
 bool Sender::owes_all_it_may() const {

@@ -95,6 +95,10 @@ public:
     // Notes that the receiver found the link failed.
     void fail(int error) EXCLUDES(mutex_);
 
+    // Returns when the completions are there of the requests whose bytes the peer may have. Another thread
+    // may be in post(): the link has taken its bytes, and the thread has not pushed the completions yet.
+    void wait_for_completions() const EXCLUDES(mutex_);
+
     // ---- answers ----
     [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
     // Adds an answer, which the next transmit_ready() sends.
@@ -149,7 +153,6 @@ private:
     void want_writable(bool wanted) REQUIRES(mutex_);
     void set_interest(Interest interest) REQUIRES(mutex_);
     [[nodiscard]] Turn take_turn() EXCLUDES(mutex_);
-    void note_turn() REQUIRES(mutex_);
 
     ibv_qp &qp_;  // its state is guarded by mutex_
     const ibv_qp_cap cap_;

@@ -57,6 +57,8 @@ Broken::By reason_of(Added added) {
             return;
         }
         if (!batch_.empty()) {
+            queue_.sent_in_part(batch_.sent_bytes());
+            after_retiring();
             full_ = true;
             want_writable(true);
             return;
@@ -110,7 +112,8 @@ Broken::By reason_of(Added added) {
     if (queue_.overrun()) {
         break_link({Broken::By::Overrun});
     } else if (queue_.all_sent()) {
-        want_writable(true);  // the thread that serves the group ends the connection
+        may_transmit_ = !batch_.empty();  // no request leaves that was posted later
+        want_writable(true);              // the thread that serves the group ends the connection
     }
 }
 
@@ -180,11 +183,7 @@ void Sender::set_interest(Interest interest) {
             group_.nudge(source_);
         }
     }
-    note_turn();
-}
-
-// A full link, and a disconnect when everything is sent, want the link to be writable.
-void Sender::note_turn() {
+    // A full link, and a disconnect when everything is sent, want the link to be writable.
     const bool wants = interest_.writable || broken_ || requests_.faults() != nullptr;
     if (wants != wants_turn_.load(std::memory_order_relaxed)) {
         base::set_shared(wants_turn_, wants, std::memory_order_release);

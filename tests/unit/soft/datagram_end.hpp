@@ -51,8 +51,8 @@ public:
     void send(std::string_view text, const DatagramEnd &to, std::uint32_t with_qkey = qkey);
 
     [[nodiscard]] ibv_wc next_completion() const;
-    // Returns the next completion of this opcode. Completions of the two queues
-    // of a queue pair have no common order.
+    // Returns the next completion of this opcode. A message may complete before a send of this end that it
+    // does not answer.
     [[nodiscard]] ibv_wc next_completion(ibv_wc_opcode opcode);
     // Returns the next message that was received into a slot.
     [[nodiscard]] Message next_message();

@@ -3,6 +3,7 @@
 // and a peer that is nothing but a socket.
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -40,6 +42,11 @@ struct Ends {
     DatagramEnd a;
     DatagramEnd b;
 };
+
+// Is called once, when the network has the next message and the call that sends it has not returned. The
+// flag tells that it is there.
+std::function<void()> behind_the_next_message;
+std::atomic<bool> is_there{false};
 
 void assert_same_gid(const ibv_gid &seen, const ibv_gid &expected) {
     assert_memory_equal(&seen, &expected, sizeof(seen));
@@ -623,7 +630,51 @@ void any_byte_may_be_wrong(Ends &ends) {
     close(peer);
 }
 
+// The peer has the message, and has answered it, before the call that sends the message returns. Meanwhile
+// another thread polls.
+void an_answer_completes_behind_its_message(Ends &ends) {
+    constexpr int most_looks = 10'000;
+    ends.a.post_receive(1);
+    ends.b.post_receive(1);
+    std::array<ibv_wc, 2> completions{};
+    std::atomic<std::size_t> polled{0};
+    behind_the_next_message = [&] {
+        (void)ends.b.next_message();
+        ends.b.send("pong", ends.a);
+        for (int i = 0; i < most_looks && polled == 0; ++i) {
+            std::this_thread::yield();
+        }
+    };
+    is_there = true;
+    std::thread poller{[&] {
+        while (polled < completions.size()) {
+            polled += static_cast<std::size_t>(ibv_poll_cq(ends.a.cq, 1, &completions[polled]));
+        }
+    }};
+    ibv_sge place = ends.a.sge(0, 4);
+    ibv_send_wr request{};
+    request.sg_list = &place;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.ud = {
+        .ah = ends.a.handle_to(ends.b.gid()), .remote_qpn = ends.b.qp->qp_num, .remote_qkey = qkey};
+    assert_int_equal(ends.a.post_send(request), 0);
+    poller.join();
+    assert_int_equal(completions[0].opcode, IBV_WC_SEND);
+    assert_int_equal(completions[1].opcode, IBV_WC_RECV);
+}
+
 }  // namespace
+
+// In place of the C library's.
+ssize_t sendmsg(int fd, const msghdr *message, int flags) {
+    const ssize_t sent = syscall(SYS_sendmsg, fd, message, flags);
+    if (is_there.exchange(false)) {
+        behind_the_next_message();
+    }
+    return sent;
+}
 
 int main() {
     const CMUnitTest tests[] = {
@@ -649,6 +700,7 @@ int main() {
         fixture_test(many_threads_send),
         fixture_test(groups_that_are_none),
         fixture_test(any_byte_may_be_wrong),
+        fixture_test(an_answer_completes_behind_its_message),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

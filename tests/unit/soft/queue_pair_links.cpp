@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <thread>
 
 #include "../../loopback.hpp"
 #include "../link/faulty_link.hpp"
@@ -75,22 +77,34 @@ struct End final : soft::ConnectionOwner {
         assert_int_equal(ibv_post_recv(qp, &request, &bad), 0);
     }
 
-    void post(ibv_wr_opcode opcode, ibv_sge sge, const End &to) { post(opcode, sge, *to.mr); }
-    void post(ibv_wr_opcode opcode, ibv_sge sge, const ibv_mr &to) {
-        ibv_send_wr request{};
-        request.wr_id = posted++;
-        request.opcode = opcode;
-        request.sg_list = &sge;
-        request.num_sge = 1;
+    struct Request {
+        ibv_wr_opcode opcode;
+        ibv_sge sge;
+    };
+    // Posts the requests in one call. Those that name memory of the other end name that of `to`.
+    void post(std::span<Request> requests, const ibv_mr &to) {
+        std::vector<ibv_send_wr> chain(requests.size());
         const auto there = reinterpret_cast<std::uintptr_t>(to.addr);
-        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-            request.wr.atomic = {.remote_addr = there, .compare_add = 1, .swap = 0, .rkey = to.rkey};
-        } else {
-            request.wr.rdma = {.remote_addr = there, .rkey = to.rkey};
+        for (std::size_t i = 0; i < chain.size(); ++i) {
+            chain[i].wr_id = posted++;
+            chain[i].next = i + 1 < chain.size() ? &chain[i + 1] : nullptr;
+            chain[i].opcode = requests[i].opcode;
+            chain[i].sg_list = &requests[i].sge;
+            chain[i].num_sge = 1;
+            if (chain[i].opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+                chain[i].wr.atomic = {.remote_addr = there, .compare_add = 1, .swap = 0, .rkey = to.rkey};
+            } else {
+                chain[i].wr.rdma = {.remote_addr = there, .rkey = to.rkey};
+            }
         }
         ibv_send_wr *bad = nullptr;
-        assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+        assert_int_equal(ibv_post_send(qp, chain.data(), &bad), 0);
     }
+    void post(ibv_wr_opcode opcode, ibv_sge sge, const ibv_mr &to) {
+        Request request{opcode, sge};
+        post({&request, 1}, to);
+    }
+    void post(ibv_wr_opcode opcode, ibv_sge sge, const End &to) { post(opcode, sge, *to.mr); }
 
     void poll() {
         ibv_wc completion;
@@ -132,14 +146,15 @@ struct Pair {
     }
 
     // Posts a request for each way in which payload travels, in both directions. Three requests write the
-    // second half of a memory.
+    // second half of a memory. One call posts all, so none is posted when the connection has ended.
     void post_all() {
-        initiator.post(IBV_WR_RDMA_WRITE, initiator.half(false), target);
-        initiator.post(IBV_WR_SEND, initiator.half(false), target);
-        initiator.post(IBV_WR_RDMA_READ, initiator.half(true), target);
         ibv_sge word = initiator.half(true);
         word.length = 8;
-        initiator.post(IBV_WR_ATOMIC_FETCH_AND_ADD, word, target);
+        std::array<End::Request, 4> all{{{IBV_WR_RDMA_WRITE, initiator.half(false)},
+                                         {IBV_WR_SEND, initiator.half(false)},
+                                         {IBV_WR_RDMA_READ, initiator.half(true)},
+                                         {IBV_WR_ATOMIC_FETCH_AND_ADD, word}}};
+        initiator.post(all, *target.mr);
     }
 
     End initiator;
@@ -272,6 +287,113 @@ void both_may_be_full_and_poll(void **) {
     }
 }
 
+// Runs a function each time when the link below has taken bytes, before its user knows that.
+class TellingLink final : public FaultyLink {
+public:
+    TellingLink(std::unique_ptr<soft::Link> link, std::function<void()> tell)
+        : FaultyLink{std::move(link), {}}, tell_{std::move(tell)} {}
+    [[nodiscard]] Sent send(std::span<const iovec> pieces) override {
+        const Sent sent = FaultyLink::send(pieces);
+        tell_();
+        return sent;
+    }
+
+private:
+    const std::function<void()> tell_;
+};
+
+// The peer has the message, and has answered it, before the call that sends the message returns. Meanwhile
+// another thread polls.
+void an_answer_completes_behind_its_message(void **) {
+    constexpr int most_looks = 10'000;
+    End initiator{device()};
+    End target{device()};
+    std::atomic<bool> answered{false};
+    std::atomic<std::size_t> polled{0};
+    test::Links links = test::tcp_links();
+    initiator.post_receive();
+    target.post_receive();
+    target.start(std::move(links.there), false);
+    initiator.start(std::make_unique<TellingLink>(std::move(links.here),
+                                                  [&] {
+                                                      if (answered || initiator.posted == 0) {
+                                                          return;
+                                                      }
+                                                      while (target.completions.empty()) {
+                                                          target.poll();
+                                                      }
+                                                      target.post(IBV_WR_SEND, target.half(false), initiator);
+                                                      answered = true;
+                                                      for (int i = 0; i < most_looks && polled == 0; ++i) {
+                                                          std::this_thread::yield();
+                                                      }
+                                                  }),
+                    true);
+    std::thread poller{[&] {
+        while (initiator.completions.size() < 2) {
+            initiator.poll();
+            polled = initiator.completions.size();
+        }
+    }};
+    initiator.post(IBV_WR_SEND, initiator.half(false), target);
+    poller.join();
+    assert_true(answered);
+    assert_int_equal(initiator.completions[0].opcode, IBV_WC_SEND);
+    assert_int_equal(initiator.completions[1].opcode, IBV_WC_RECV);
+}
+
+// A link that takes as many bytes as it was given room for.
+class NarrowLink final : public FaultyLink {
+public:
+    explicit NarrowLink(std::unique_ptr<soft::Link> link) : FaultyLink{std::move(link), {}} {}
+    [[nodiscard]] Sent send(std::span<const iovec> pieces) override {
+        Sent all{};
+        for (iovec piece : pieces) {
+            piece.iov_len = std::min(piece.iov_len, room.load());
+            const Sent sent = piece.iov_len == 0 ? Sent{} : FaultyLink::send({&piece, 1});
+            assert_int_equal(sent.bytes, piece.iov_len);
+            all.bytes += sent.bytes;
+            room -= sent.bytes;
+        }
+        return all;
+    }
+    std::atomic<std::size_t> room{0};  // the engine sends too
+};
+
+// Returns how many bytes a message of half_bytes has on a link.
+std::size_t message_bytes() {
+    Pair pair{device(), {}};
+    pair.initiator.post(IBV_WR_SEND, pair.initiator.half(false), pair.target);
+    poll_until(pair.initiator, pair.target, [&] { return !pair.target.completions.empty(); });
+    return pair.link->sent();
+}
+
+// The link has the whole message, and not the bytes that were posted with it.
+void an_answer_completes_behind_its_message_though_more_waits(void **) {
+    const std::size_t message = message_bytes();
+    End initiator{device()};
+    End target{device()};
+    test::Links links = test::tcp_links();
+    auto narrow = std::make_unique<NarrowLink>(std::move(links.here));
+    NarrowLink &link = *narrow;
+    initiator.post_receive();
+    target.post_receive();
+    target.start(std::move(links.there), false);
+    initiator.start(std::move(narrow), true);
+    link.room = message;
+    std::array<End::Request, 2> both{
+        {{IBV_WR_SEND, initiator.half(false)}, {IBV_WR_RDMA_WRITE, initiator.half(false)}}};
+    initiator.post(both, *target.mr);
+    poll_until(initiator, target, [&] { return !target.completions.empty(); });
+    target.post(IBV_WR_SEND, target.half(false), initiator);
+    poll_until(initiator, target, [&] { return initiator.completions.size() == 2; });
+    assert_int_equal(initiator.completions[0].opcode, IBV_WC_SEND);
+    assert_int_equal(initiator.completions[1].opcode, IBV_WC_RECV);
+    link.room = SIZE_MAX;
+    poll_until(initiator, target, [&] { return initiator.completions.size() == 3; });
+    assert_int_equal(initiator.completions[2].opcode, IBV_WC_RDMA_WRITE);
+}
+
 }  // namespace
 
 int main() {
@@ -279,6 +401,8 @@ int main() {
         cmocka_unit_test(both_may_be_full_and_poll),
         cmocka_unit_test(bytes_may_come_one_by_one),
         cmocka_unit_test(the_link_may_be_cut_behind_any_byte),
+        cmocka_unit_test(an_answer_completes_behind_its_message),
+        cmocka_unit_test(an_answer_completes_behind_its_message_though_more_waits),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
