@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, and `rpma run --sockets PROGRAM`
 // starts a program that uses sockets on rsockets. Both use LD_PRELOAD.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "cli/commands.hpp"
 #include "cli/executable.hpp"
 
@@ -26,7 +28,7 @@ namespace fs = std::filesystem;
 
 struct Options {
     bool sockets = false;
-    bool stats = false;
+    std::string stats;  // empty for none, "true" for standard error, or a file
     std::string device;
     std::vector<std::string> words;
 };
@@ -42,6 +44,24 @@ fs::path library(std::string_view name) {
             return path;
         }
     }
+    return {};
+}
+
+// Tells the library who wants its figures, and where.
+Outcome<> ask_for_figures(const std::string &where) {
+    if (where.empty()) {
+        return {};
+    }
+    setenv("RSOCKET_PRELOAD_STATS", std::to_string(getpid()).c_str(), 1);
+    if (where == "true") {  // CLI11 has it for a flag without a value
+        unsetenv("RSOCKET_PRELOAD_STATS_FILE");
+        return {};
+    }
+    if (const base::Fd file{open(where.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)}; !file) {
+        return failed("cannot open {} for the figures of --stats: {}", where, errno_text(errno));
+    }
+    std::error_code error;
+    setenv("RSOCKET_PRELOAD_STATS_FILE", fs::absolute(where, error).c_str(), 1);
     return {};
 }
 
@@ -73,8 +93,8 @@ Outcome<> run(const Options &options) {
         setenv("RS_PROBE", "known", 0);  // other servers may wait in silence, or log an attack
         setenv("RS_GRACE_MS", "0", 0);   // clients under `rpma run` ask before a server can speak
     }
-    if (options.stats) {
-        setenv("RSOCKET_PRELOAD_STATS", std::to_string(getpid()).c_str(), 1);
+    if (auto asked = ask_for_figures(options.stats); !asked) {
+        return asked;
     }
     if (const std::string why = why_not_preloaded(words[0]); !why.empty()) {
         std::fputs(fmt::format("rpma run{}: {}: {} does not see its calls, and it runs without it\n",
@@ -110,7 +130,8 @@ void add_run(CLI::App &app, Command &chosen) {
     add_tls(*command);
     command
         ->add_flag("--stats", options->stats,
-                   "At the program's end, report on standard error which connections --sockets carried")
+                   "At the program's end, report which connections --sockets carried: on standard error, or "
+                   "with --stats=FILE behind what the file has")
         ->needs(sockets);
     command->callback([command, options, &chosen] {
         if (command->remaining().empty()) {

@@ -2,9 +2,11 @@
 // socket_preload/statistics: see the header.
 #include "socket_preload/statistics.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <rpma/rsocket.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +14,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "base/fork.hpp"
+#include "base/log.hpp"
 #include "rsocket/process.hpp"
 #include "socket_preload/configuration.hpp"
 #include "socket_preload/descriptor_kinds.hpp"
@@ -41,6 +45,25 @@ bool has_io_uring() {
     return has;
 }
 
+// Opened at the start: the process may give up the rights for it, or the name (chroot(2)), before it ends.
+int file_of_figures() {
+    const char *const path = secure_getenv("RSOCKET_PRELOAD_STATS_FILE");
+    if (path == nullptr) {
+        return -1;
+    }
+    const int file = kept(LIBC(open)(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+    if (file < 0) {
+        BASE_LOG(Warning, "RSOCKET_PRELOAD_STATS_FILE: cannot open %s: %s; standard error gets the figures",
+                 path, std::strerror(errno));
+    }
+    return file;
+}
+
+bool is_socket(int fd) {
+    struct stat status{};
+    return fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
 char program[64];  // before it writes its title there
 
 // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): there is one, and it does one thing.
@@ -48,7 +71,7 @@ struct CountsOfProcess {
     CountsOfProcess() {
         (void)std::snprintf(program, sizeof(program), "%s", program_invocation_short_name);
         if (const char *const wanted = secure_getenv("RSOCKET_PRELOAD_STATS"); wanted != nullptr) {
-            statistics.begin(wanted == std::to_string(getpid()));
+            statistics.begin(wanted == std::to_string(getpid()), file_of_figures());
         }
     }
     ~CountsOfProcess() { statistics.tell(); }
@@ -149,7 +172,10 @@ void Statistics::tell() {
                              plain_text() + "; " + std::to_string(received_) + " bytes received, " +
                              std::to_string(sent_) + " sent" +
                              (has_ring ? "; io_uring passes the library by" : "") + "\n";
-    [[maybe_unused]] const auto written = LIBC(write)(STDERR_FILENO, line.data(), line.size());
+    const int to = file_ >= 0 ? file_ : STDERR_FILENO;
+    if (!is_socket(to)) {
+        [[maybe_unused]] const auto written = LIBC(write)(to, line.data(), line.size());
+    }
 }
 
 }  // namespace socket_preload

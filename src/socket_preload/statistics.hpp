@@ -30,14 +30,17 @@ public:
         add(sent_, bytes);
         return bytes;
     }
-    // Counts from here on. With `always` this process prints its line even if it had no connection.
-    void begin(bool always) {
+    // Counts from here on. With `always` this process prints its line even if it had no connection. `file` is
+    // the descriptor that gets the line, or -1 for standard error.
+    void begin(bool always, int file) {
         wanted_ = true;
         always_ = always;
+        file_ = file;
     }
     // Counts from zero again.
     void forget();
-    // Writes the line to standard error, if the statistics are wanted and there is anything to print.
+    // Writes the line, if the statistics are wanted and there is anything to print. Standard error gets none
+    // when it is a socket: a server may have its connection there.
     void tell();
 
 private:
@@ -57,6 +60,7 @@ private:
     enum { Excluded = RDMA_REASON_ADOPTED + 1, Unseen, reasons };
     bool wanted_ = false;
     bool always_ = false;
+    int file_ = -1;
     Count carried_{0};
     std::array<Count, reasons> plain_{};
     Count received_{0};

@@ -19,6 +19,14 @@ refused_with 126 'cannot run ./data: Permission denied' "$rpma" run ./data
 refused_with 126 'cannot run .: ' "$rpma" run .
 [ -z "$(bounded "$rpma" run true 2>&1)" ] || die "says something of a program that it reaches"
 
+# The command has its own libraries, and the library that it preloads has its own, whatever LD_LIBRARY_PATH names.
+mkdir -p others
+for library in librpma.so.0 libsoftrdma.so.0 librsocket.so.1; do echo 'another library' >"others/$library"; done
+for sockets in '' --sockets; do
+    LD_LIBRARY_PATH=$PWD/others bounded "$rpma" run $sockets true >stdout 2>stderr || die "with other libraries: $(cat stderr)"
+    [ ! -s stderr ] || die "$(cat stderr)"
+done
+
 # A program with the privileges of its file's owner ignores the environment. Only root can give a file to another owner.
 # The file is where another user reaches it, and a file system or a container may give no such privileges.
 [ "$(id -u)" = 0 ] || exit 0
