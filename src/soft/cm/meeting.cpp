@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/own_user.hpp"
 #include "base/parts.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/interfaces.hpp"
@@ -104,7 +105,8 @@ void stays_on_tcp(const tcp::Address &peer, const char *why) {
 std::optional<pid_t> process_of_this_user(int socket) {
     ucred peer{};
     socklen_t size = sizeof(peer);
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) {
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        !base::is_own_peer(socket, peer.pid, peer.uid)) {
         return std::nullopt;
     }
     return peer.pid;
@@ -305,7 +307,7 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     }
     const auto process = process_of_this_user(socket.get());
     if (!process) {
-        stays_on_tcp(there, "it is another user's process");
+        stays_on_tcp(there, "it is another user's process, or one whose user has no number here");
         return std::nullopt;
     }
     auto rings = SharedRings::make();

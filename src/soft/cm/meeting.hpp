@@ -13,7 +13,8 @@
 //
 // The name is in the abstract namespace, which belongs to the network namespace: a peer of another one is not
 // found. The kernel names the process at the other end of a Unix socket (SO_PEERCRED), and each end continues
-// only with a process of its own user. So the name of a connection without TLS need not be secret.
+// only with a process of its own user (base/own_user). So the name of a connection without TLS need not be
+// secret.
 //
 // The ends of a connection of TLS have proved who they are, so a process without a key must not come between
 // them, though it has the same user. They ask TLS for a secret of this connection, these two addresses and

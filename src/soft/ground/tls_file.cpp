@@ -14,6 +14,7 @@
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/own_user.hpp"
 
 namespace soft {
 
@@ -31,12 +32,12 @@ bool is_credential(const char *file, const struct stat &found) {
 }
 
 // Returns why the open file may not be used, or nothing.
-base::Result<void> allowed(const char *file, const struct stat &found, Readers readers) {
+base::Result<void> allowed(const char *file, int opened, const struct stat &found, Readers readers) {
     if (!S_ISREG(found.st_mode)) {
         BASE_LOG_PEER(Error, "TLS: %s is not a file: no connection is made", file);
         return base::failure(EINVAL);
     }
-    if (found.st_uid != 0 && found.st_uid != geteuid()) {
+    if (found.st_uid != 0 && !base::is_own_file(opened, found)) {
         BASE_LOG_PEER(Error, "TLS: %s belongs to user %u, not to this one or root: no connection is made",
                       file, found.st_uid);
         return base::failure(EACCES);
@@ -74,7 +75,7 @@ base::Result<void> read_tls_file(const char *file, Readers readers, SecretText &
     if (!opened || fstat(opened.get(), &found) != 0) {
         return cannot_read(file);
     }
-    if (const auto may = allowed(file, found, readers); !may) {
+    if (const auto may = allowed(file, opened.get(), found, readers); !may) {
         return may;
     }
     all.text.resize(static_cast<std::size_t>(found.st_size));

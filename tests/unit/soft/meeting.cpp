@@ -242,8 +242,6 @@ void another_user_who_took_the_name_is_not_met(void **) {
     assert_false(connection.meet().has_value());
 }
 
-// ---- false greetings, from a process of the same user ----
-
 constexpr std::string_view right_text = "softrdma rings 3";
 
 void greet(int socket, std::string_view text, std::vector<int> files) {
@@ -263,6 +261,128 @@ void greet(int socket, std::string_view text, std::vector<int> files) {
     }
     assert_int_equal(sendmsg(socket, &message, MSG_NOSIGNAL), text.size());
 }
+
+// Returns whether the kernel tells which process is at the other end of a Unix socket, and not only its
+// number (Linux 6.5).
+bool tells_peers_process() {
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    const base::Fd here{pair[0]};
+    const base::Fd there{pair[1]};
+    int process = -1;
+    socklen_t size = sizeof(process);
+    constexpr int so_peerpidfd = 77;
+    const bool tells = getsockopt(here.get(), SOL_SOCKET, so_peerpidfd, &process, &size) == 0;
+    const base::Fd closed{process};
+    return tells;
+}
+
+// A process whose user is nobody in a user namespace, where no user from outside has a number: the kernel
+// calls all of them nobody too. It goes on where the parent has called go_on().
+class NobodyInNamespace {
+public:
+    // act(wait) runs in the process, and returns whether all is well. wait() gives the parent its turn.
+    explicit NobodyInNamespace(const std::function<bool(const std::function<void()> &wait)> &act) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, turns_), 0);
+        pid_ = test::fork_child();
+        assert_true(pid_ >= 0);
+        if (pid_ == 0) {
+            const auto wait = [this] {
+                tell(1);
+                hear(1);
+            };
+            const bool is_alone = unshare(CLONE_NEWUSER) == 0;
+            wait();
+            _exit(is_alone && setresuid(nobody, nobody, nobody) == 0 && act(wait) ? 0 : 1);
+        }
+        hear(0);
+        map("uid_map");
+    }
+    NobodyInNamespace(const NobodyInNamespace &) = delete;
+    NobodyInNamespace &operator=(const NobodyInNamespace &) = delete;
+    ~NobodyInNamespace() {
+        close(turns_[0]);
+        close(turns_[1]);
+    }
+
+    void go_on() { tell(0); }
+    void have_turn() {
+        go_on();
+        hear(0);
+    }
+    void expect_well() {
+        go_on();
+        int status = -1;
+        assert_int_equal(waitpid(pid_, &status, 0), pid_);
+        assert_int_equal(status, 0);
+    }
+
+private:
+    static constexpr uid_t nobody = 65534;
+
+    void map(const char *file) const {
+        const std::string path = "/proc/" + std::to_string(pid_) + "/" + file;
+        const base::Fd opened{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+        constexpr std::string_view all = "0 100000 65536";
+        assert_int_equal(write(opened.get(), all.data(), all.size()), all.size());
+    }
+    void tell(int side) const { assert_int_equal(write(turns_[side], "t", 1), 1); }
+    void hear(int side) const {
+        char turn = 0;
+        assert_int_equal(read(turns_[side], &turn, 1), 1);
+    }
+
+    pid_t pid_ = -1;
+    int turns_[2] = {-1, -1};
+};
+
+// Runs `act` as a user from outside all other namespaces.
+void as_outsider(const std::function<void()> &act) {
+    constexpr uid_t outsider = 1000;
+    assert_int_equal(seteuid(outsider), 0);
+    act();
+    assert_int_equal(seteuid(0), 0);
+}
+
+void a_user_without_a_number_does_not_join(void **) {
+    needs_root();
+    const Connection connection;
+    NobodyInNamespace victim{[&](const auto &wait) {
+        const auto offered = connection.offer();
+        wait();
+        auto maker = connection.meet();
+        const auto joined = offered->join();
+        if (!maker || !joined) {
+            return !maker && !joined && !tells_peers_process();
+        }
+        maker->outgoing().written = 1;
+        return joined->incoming().written == 1;
+    }};
+    victim.have_turn();
+    const auto own = SharedRings::make();
+    base::Fd outsider;
+    as_outsider([&] {
+        outsider = come(connection);
+        greet(outsider.get(), right_text, {own->file()});
+    });
+    victim.expect_well();
+}
+
+void a_user_without_a_number_is_not_met(void **) {
+    needs_root();
+    const Connection connection;
+    const Name name{connection};
+    base::Fd taken;
+    as_outsider([&] {
+        taken = unix_socket();
+        assert_int_equal(bind(taken.get(), name.any(), name.length), 0);
+        assert_int_equal(listen(taken.get(), 1), 0);
+    });
+    NobodyInNamespace victim{[&](const auto &) { return !connection.meet().has_value(); }};
+    victim.expect_well();
+}
+
+// ---- false greetings, from a process of the same user ----
 
 // Returns the descriptor that came with a greeting.
 base::Fd received_file(int socket) {
@@ -570,6 +690,8 @@ int main() {
         cmocka_unit_test(another_user_does_not_join),
         cmocka_unit_test(a_crowd_of_another_user_keeps_the_peer_out),
         cmocka_unit_test(another_user_who_took_the_name_is_not_met),
+        cmocka_unit_test(a_user_without_a_number_does_not_join),
+        cmocka_unit_test(a_user_without_a_number_is_not_met),
         cmocka_unit_test(false_greetings_make_no_link),
         cmocka_unit_test(silence_makes_no_link),
         cmocka_unit_test(two_ends_with_a_secret_meet),
