@@ -31,6 +31,7 @@ trap 'exit 143' TERM
 start_server() {  # start_server COMMAND...
     local tries waits log=$work/server.log
     for ((tries = 0; tries < 20; tries++)); do
+        : >"$log"  # here, because the server's shell may not have emptied it yet when it is read
         "${@//PORT/$port}" >"$log" 2>&1 &
         server=$!
         for ((waits = 0; waits < 1200; waits++)); do
@@ -61,7 +62,7 @@ if [ ! -e build/build.ninja ] && [ ! -e build/Makefile ]; then
     echo '$ cmake --preset release -DRPMA_TESTS=OFF'
     cmake --preset release -DRPMA_TESTS=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
 fi
-run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs
+run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs rsocket_preload
 
 say "3 of 4: replicating a file of $size_mib MiB into a pool, durably, and reading it back"
 port=7204
