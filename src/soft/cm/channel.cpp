@@ -254,12 +254,12 @@ EventQueue EventChannel::withdraw(const EventCount &of_id) {
     return gone;
 }
 
-std::unique_ptr<Event> EventChannel::withdraw_request(const EventCount &listener, Origin in_favour_of) {
-    const auto origin_of_request = [&](const Event &event) -> std::optional<Origin> {
+std::unique_ptr<Event> EventChannel::withdraw_request(const EventCount &listener, base::Origin in_favour_of) {
+    const auto origin_of_request = [&](const Event &event) -> std::optional<base::Origin> {
         const bool is_request = event.counted == &listener && event.event == RDMA_CM_EVENT_CONNECT_REQUEST;
         return is_request ? std::optional{event.requested_by} : std::nullopt;
     };
-    Shares shares;
+    base::Shares shares;
     shares.add(in_favour_of);
     const base::Lock lock{mutex_};
     for (const Event *event = events_.oldest(); event != nullptr; event = event->next.get()) {
@@ -301,7 +301,7 @@ std::optional<EventChannel::Awaited> EventChannel::forget_awaited(std::uint32_t 
     return connection;
 }
 
-std::vector<EventChannel::Awaited> EventChannel::awaited_from(Origin origin) {
+std::vector<EventChannel::Awaited> EventChannel::awaited_from(base::Origin origin) {
     std::vector<Awaited> some;
     const base::Lock lock{mutex_};
     std::ranges::copy_if(awaited_, std::back_inserter(some),

@@ -18,9 +18,9 @@
 
 #include "base/condition.hpp"
 #include "base/mutex.hpp"
+#include "base/origin.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/progress/outside_wait.hpp"
 #include "soft/progress/progress.hpp"
 #include "soft/wire/mpa.hpp"
@@ -31,8 +31,8 @@ class EventCount;
 
 struct Event : rdma_cm_event {
     EventCount *counted =
-        nullptr;            // the count of the id that cannot be destroyed before this event is acknowledged
-    Origin requested_by{};  // the origin of a request's peer
+        nullptr;  // the count of the id that cannot be destroyed before this event is acknowledged
+    base::Origin requested_by{};  // the origin of a request's peer
     std::unique_ptr<Event> next;  // the next one in a queue
     std::array<std::byte, wire::mpa_max_private_bytes> private_data{};
 
@@ -123,8 +123,8 @@ public:
     // Takes out the newest request for a listener of the origin that has most of them, so that a request of
     // another origin may wait in its place. Returns null when no origin has more than the other would then
     // have.
-    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const EventCount &listener, Origin in_favour_of)
-        EXCLUDES(mutex_);
+    [[nodiscard]] std::unique_ptr<Event> withdraw_request(const EventCount &listener,
+                                                          base::Origin in_favour_of) EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
 
@@ -132,12 +132,12 @@ public:
     // comes.
     struct Awaited {
         std::uint32_t qp_num;
-        Origin origin;
+        base::Origin origin;
     };
     void await(const Awaited &connection) EXCLUDES(mutex_);
     // Returns and removes a connection; nothing when it was not awaited.
     std::optional<Awaited> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
-    [[nodiscard]] std::vector<Awaited> awaited_from(Origin origin) EXCLUDES(mutex_);
+    [[nodiscard]] std::vector<Awaited> awaited_from(base::Origin origin) EXCLUDES(mutex_);
 
 private:
     struct Leave {

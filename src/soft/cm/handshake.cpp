@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/origin.hpp"
 #include "soft/ground/limits.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/ground/wrong_keys.hpp"
 #include "soft/link/tcp_link.hpp"
@@ -45,7 +45,7 @@ std::unique_ptr<Handshake> Handshake::begin(HandshakeOwner &owner, const std::sh
                                             const base::SharedTls &tls, const wire::MpaFrame *request) {
     std::optional<base::Milliseconds> delay{0};
     if (request == nullptr) {
-        delay = WrongKeys::instance().turn(origin_of(peer), base::Clock::now());
+        delay = WrongKeys::instance().turn(base::origin_of(peer), base::Clock::now());
     }
     if (!delay) {
         BASE_LOG_PEER(Warning,

@@ -118,7 +118,7 @@ Handshake *Listener::begin_handshake(tcp::AcceptedSocket accepted) {
     }
     handshakes_.push_back(std::move(begun));
     try {
-        shares_.add(origin_of(accepted.peer));
+        shares_.add(base::origin_of(accepted.peer));
     } catch (const std::bad_alloc &) {
         handshakes_.pop_back();
         throw;
@@ -156,7 +156,7 @@ void Listener::end_oldest_handshake() {
     const std::size_t most = shares_.most();
     const auto oldest = std::ranges::find_if(handshakes_, [&](const auto &one) {
         group_->mutex().assert_held();
-        return shares_.of(origin_of(one->peer())) == most;
+        return shares_.of(base::origin_of(one->peer())) == most;
     });
     Handshake &handshake = **oldest;
     handshake.progress();
@@ -194,7 +194,7 @@ void Listener::forget(Handshake &handshake) {
         }
         resume_accepting();
     }
-    shares_.remove(origin_of(handshake.peer()));
+    shares_.remove(base::origin_of(handshake.peer()));
     std::erase_if(handshakes_, [&](const auto &one) { return one.get() == &handshake; });
 }
 

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/origin.hpp"
 #include "base/result.hpp"
 #include "soft/cm/handshake.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/progress/progress.hpp"
 
@@ -69,7 +69,7 @@ private:
     const base::SharedTls tls_;
     const std::size_t most_handshakes_;
     std::vector<std::unique_ptr<Handshake>> handshakes_ GUARDED_BY(group_->mutex());  // the oldest first
-    Shares shares_ GUARDED_BY(group_->mutex());  // how many each origin has
+    base::Shares shares_ GUARDED_BY(group_->mutex());  // how many each origin has
     bool paused_ GUARDED_BY(group_->mutex()) = false;
     bool accept_fails_ GUARDED_BY(group_->mutex()) = false;  // it has been logged
     base::Fd spare_ GUARDED_BY(group_->mutex());             // a descriptor for when the process has no other

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "soft/ground/origin.hpp"
+#include "base/origin.hpp"
 #include "soft/progress/progress.hpp"
 
 namespace soft {
@@ -33,7 +33,7 @@ base::Result<void> refuse(std::unique_ptr<Link> link, const tcp::Address &peer, 
                           Reason reason, std::span<const std::byte> private_data) {
     const auto sent = send_rejection(*link, request, reason, private_data);
     link->finish();
-    Engine::instance().drain(std::move(link), origin_of(peer));
+    Engine::instance().drain(std::move(link), base::origin_of(peer));
     return sent;
 }
 

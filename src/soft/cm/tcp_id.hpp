@@ -87,8 +87,8 @@ private:
     void adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request);
     // Returns whether a request from an origin may wait for the program. Another request may be rejected for
     // it.
-    [[nodiscard]] bool has_room_for_request(Origin origin);
-    void look_at_awaited(Origin origin);
+    [[nodiscard]] bool has_room_for_request(base::Origin origin);
+    void look_at_awaited(base::Origin origin);
     void adoption_failed(int error);
     // Makes this id the request that came on the handshake's link. Returns false when no device serves the
     // address that it came to (logged); then it must not be delivered.

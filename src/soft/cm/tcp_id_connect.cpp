@@ -64,7 +64,7 @@ namespace {
 
 // Tells the responder that this end cannot continue with its reply, as RFC 6581 section 9 requires. A new
 // link takes so few bytes at once.
-void terminate(std::unique_ptr<Link> link, Origin peer, bool crc, const wire::TerminateCode &code) {
+void terminate(std::unique_ptr<Link> link, base::Origin peer, bool crc, const wire::TerminateCode &code) {
     const auto body = wire::encode(code);
     Batch batch;
     if (crc) {
@@ -120,7 +120,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
                                              : "another first FPDU than an empty write");
         if (!reply.markers && reply.revision <= 2) {
             terminate(
-                handshake.take_link(), origin_of(handshake.peer()), parameters_.crc || reply.crc,
+                handshake.take_link(), base::origin_of(handshake.peer()), parameters_.crc || reply.crc,
                 deeper_than_we_serve ? wire::terminate::insufficient_ird : wire::terminate::no_matching_rtr);
         }
         fail_to_connect(EPROTO);

@@ -104,7 +104,7 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
     if (reject_if_unsupported(handshake, request)) {
         return;
     }
-    const Origin origin = origin_of(handshake.peer());
+    const base::Origin origin = base::origin_of(handshake.peer());
     if (!has_room_for_request(origin)) {
         BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
                       tcp::text_of(handshake.peer()).c_str(), limits::in_force().max_unfetched_requests);
@@ -133,7 +133,7 @@ void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &
         adoption_failed(EPROTO);
         return;
     }
-    look_at_awaited(origin_of(handshake.peer()));
+    look_at_awaited(base::origin_of(handshake.peer()));
     auto made = request_event(*this, request);
     if (!become(handshake, request)) {
         (void)TcpId::reject({});
@@ -146,7 +146,7 @@ void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &
 
 // When no place is free, the newest request of the origin that has most is rejected. So a peer that asks
 // again and again takes no places from others.
-bool TcpId::has_room_for_request(Origin origin) {
+bool TcpId::has_room_for_request(base::Origin origin) {
     if (count_.unfetched_requests() < limits::in_force().max_unfetched_requests) {
         return true;
     }
@@ -168,7 +168,7 @@ bool TcpId::has_room_for_request(Origin origin) {
 // A client that connects again may have got ESTABLISHED for its earlier connection. Then the first FPDU of
 // that has come, and the program is told of it first. This waits for a thread that serves that connection
 // now.
-void TcpId::look_at_awaited(Origin origin) {
+void TcpId::look_at_awaited(base::Origin origin) {
     std::vector<EventChannel::Awaited> awaited;
     {
         const base::Lock lock{mutex_};

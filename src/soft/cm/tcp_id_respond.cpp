@@ -68,7 +68,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     const std::size_t size = wire::encode_mpa_frame(reply, bytes);
     if (peer_to_peer) {
         const base::Lock lock{mutex_};
-        channel_->await({.qp_num = qp_num_, .origin = origin_of(peer())});
+        channel_->await({.qp_num = qp_num_, .origin = base::origin_of(peer())});
     }
     if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
         awaited_no_more();

@@ -220,7 +220,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
                                  const ConnectionParameters &parameters, ConnectionOwner *owner) {
     // The steps that need memory come first; when one fails, nothing has begun.
     sender_.reserve(parameters);
-    UnreadShare unread_share{origin_of(peer)};
+    UnreadShare unread_share{base::origin_of(peer)};
     if (unread_share.bytes() < limits::most_unread_bytes) {
         link->limit_unsent(unread_share.bytes());
     }

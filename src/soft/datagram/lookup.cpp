@@ -11,8 +11,8 @@ namespace soft {
 
 namespace {
 
-Origin origin_of(const Lookup &lookup) {
-    return soft::origin_of(udp::address_of(lookup.from));
+base::Origin origin_of(const Lookup &lookup) {
+    return base::origin_of(udp::address_of(lookup.from));
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ bool LookupService::begin(const Lookup &lookup) {
         }
         return false;
     }
-    const Origin origin = origin_of(lookup);
+    const base::Origin origin = origin_of(lookup);
     shares_.add(origin);
     try {
         exchanges_.push_back({.lookup = lookup, .reply = {}});

@@ -8,8 +8,8 @@
 
 #include "base/fd.hpp"
 #include "base/mutex.hpp"
+#include "base/origin.hpp"
 #include "soft/datagram/socket.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/wire/datagram.hpp"
 
 namespace soft {
@@ -50,8 +50,8 @@ private:
     const base::Fd socket_;
     base::Mutex mutex_;  // no other lock is taken with it
     std::deque<Exchange> exchanges_
-        GUARDED_BY(mutex_);             // in the order of their arrival; at most limits::max_listen_backlog
-    Shares shares_ GUARDED_BY(mutex_);  // how many each origin has
+        GUARDED_BY(mutex_);  // in the order of their arrival; at most limits::max_listen_backlog
+    base::Shares shares_ GUARDED_BY(mutex_);  // how many each origin has
 };
 
 }  // namespace soft

@@ -21,7 +21,7 @@ const base::HeldWhileForking<lock_of_given> given_survives_forks{base::ForkLevel
 
 struct Given {
     std::size_t bytes = 0;
-    Shares shares;
+    base::Shares shares;
 };
 Given &given() REQUIRES(lock_of_given) {
     static auto &all = *new Given;  // never destroyed, because connections may end while the process ends
@@ -34,7 +34,7 @@ std::size_t left(std::size_t most, std::size_t used) {
 
 }  // namespace
 
-UnreadShare::UnreadShare(Origin origin) : origin_{origin} {
+UnreadShare::UnreadShare(base::Origin origin) : origin_{origin} {
     const base::Lock lock{lock_of_given};
     Given &all = given();
     const std::size_t most = std::min(left(limits::in_force().unread_bytes_of_process, all.bytes),

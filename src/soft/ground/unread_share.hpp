@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "soft/ground/origin.hpp"
+#include "base/origin.hpp"
 
 namespace soft {
 
@@ -14,7 +14,7 @@ class UnreadShare {
 public:
     UnreadShare() = default;
     // Takes a 16th of what the origin and the process have left, between the limits of one connection.
-    explicit UnreadShare(Origin origin);
+    explicit UnreadShare(base::Origin origin);
     ~UnreadShare();
     UnreadShare(UnreadShare &&other) noexcept;
     UnreadShare &operator=(UnreadShare &&other) noexcept;
@@ -22,7 +22,7 @@ public:
     [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
 private:
-    Origin origin_{};
+    base::Origin origin_{};
     std::size_t bytes_ = 0;
 };
 

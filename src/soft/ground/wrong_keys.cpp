@@ -38,7 +38,7 @@ double WrongKeys::keys_of(const Guesser &guesser, base::Clock::time_point now) {
 
 // The count goes beyond the number for the longest delay. Each connection that was open before gives a guess
 // without a delay, and later connections are delayed for those guesses.
-void WrongKeys::note(Origin origin, base::Clock::time_point now) {
+void WrongKeys::note(base::Origin origin, base::Clock::time_point now) {
     const base::Lock lock{lock_of_guessers};
     auto *place = std::ranges::find(guessers_, origin, &Guesser::origin);
     if (place == guessers_.end()) {
@@ -50,7 +50,7 @@ void WrongKeys::note(Origin origin, base::Clock::time_point now) {
     place->at = now;
 }
 
-std::optional<base::Milliseconds> WrongKeys::turn(Origin origin, base::Clock::time_point now) {
+std::optional<base::Milliseconds> WrongKeys::turn(base::Origin origin, base::Clock::time_point now) {
     const base::Lock lock{lock_of_guessers};
     auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
     const double beyond = known != guessers_.end() ? keys_of(*known, now) / most_free() - 1 : 0;

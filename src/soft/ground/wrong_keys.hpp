@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/clock.hpp"
-#include "soft/ground/origin.hpp"
+#include "base/origin.hpp"
 
 namespace soft {
 
@@ -23,16 +23,16 @@ public:
     [[nodiscard]] static WrongKeys &instance();
 
     // Counts a key of a peer of the origin that was refused.
-    void note(Origin origin, base::Clock::time_point now);
+    void note(base::Origin origin, base::Clock::time_point now);
     // Returns how long a request from the origin waits before it is read. Up to the limit that is 0. Beyond
     // it the delay grows with the excess, to limits::longest_guess_delay, and begins at the turn of the
     // request before, so that connections that wait side by side guess no faster. Returns nothing, and gives
     // no turn, when the wait would be longer than limits::longest_guess_wait.
-    [[nodiscard]] std::optional<base::Milliseconds> turn(Origin origin, base::Clock::time_point now);
+    [[nodiscard]] std::optional<base::Milliseconds> turn(base::Origin origin, base::Clock::time_point now);
 
 private:
     struct Guesser {
-        Origin origin{};
+        base::Origin origin{};
         double keys = 0;  // at the time `at`; since then the limit is taken off each minute
         base::Clock::time_point at;
         base::Clock::time_point last_turn;  // of a request; it may be in the future

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/origin.hpp"
 #include "base/shared_value.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/memory/invalidated_keys.hpp"
 #include "soft/memory/memory.hpp"
@@ -31,7 +31,7 @@ public:
     explicit PeerAccess(const Asker &peer) : peer_{peer} {}
     void begin(const tcp::Address &address) {
         text_ = tcp::text_of(address);
-        origin_ = origin_of(address);
+        origin_ = base::origin_of(address);
     }
     // Lets the peer, a process of this host, access itself what it has accessed once (Offers::begin()). Ends
     // with withdraw().
@@ -61,12 +61,12 @@ public:
     [[nodiscard]] const Asker &peer() const { return peer_; }
     // Returns the peer's address, for log lines.
     [[nodiscard]] const tcp::Text &text() const { return text_; }
-    [[nodiscard]] const Origin &origin() const { return origin_; }
+    [[nodiscard]] const base::Origin &origin() const { return origin_; }
 
 private:
     const Asker peer_;
     tcp::Text text_;
-    Origin origin_{};
+    base::Origin origin_{};
     std::atomic<unsigned> withheld_{0};
     std::uint64_t registrations_seen_ = 0;  // see Memory
     InvalidatedKeys invalidated_;

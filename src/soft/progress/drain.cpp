@@ -16,7 +16,7 @@ namespace soft {
 // for a slow peer. A reset does not destroy bytes that the peer's TCP has.
 class Engine::Drain final : public Source {
 public:
-    Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, Origin origin,
+    Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, base::Origin origin,
           UnreadShare unread_share)
         : engine_{engine},
           group_{std::move(group)},
@@ -60,7 +60,7 @@ public:
         }
     }
 
-    [[nodiscard]] Origin origin() const { return origin_; }
+    [[nodiscard]] base::Origin origin() const { return origin_; }
 
     // Ends the drain, as its last step. After a mere close the kernel would continue to send, and keep its
     // bytes.
@@ -76,7 +76,7 @@ private:
     Engine &engine_;
     std::shared_ptr<Group> group_;
     const std::unique_ptr<Link> link_;
-    const Origin origin_;
+    const base::Origin origin_;
     const UnreadShare unread_share_;
     // A link that was full when its owner finished it still has its end.
     Interest wanted_{.readable = true, .writable = !link_->finish()};
@@ -85,7 +85,7 @@ private:
 
 // The owner of a lent descriptor may close it as soon as it is told of the connection's end, so the link
 // needs a descriptor of its own. Without one, the kernel still sends the bytes that it has.
-void Engine::drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread_share) {
+void Engine::drain(std::unique_ptr<Link> link, base::Origin origin, UnreadShare unread_share) {
     if (!link->own_lent_descriptor()) {
         return;
     }
@@ -129,7 +129,7 @@ void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Dr
     {
         const base::Lock lock{state_->mutex};
         auto &all = state_->all_drains;
-        Shares &shares = state_->shares_of_drains;
+        base::Shares &shares = state_->shares_of_drains;
         all.reserve(all.size() + 1);
         shares.add(made->origin());
         all.push_back(made.get());

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/condition.hpp"
+#include "base/origin.hpp"
 #include "base/thread.hpp"
-#include "soft/ground/origin.hpp"
 #include "soft/progress/progress.hpp"
 
 namespace soft {
@@ -28,7 +28,7 @@ struct Engine::State {
     std::shared_ptr<Group> draining GUARDED_BY(mutex);  // the group of the sockets whose owners are gone
     std::size_t drains GUARDED_BY(mutex) = 0;  // those that have begun, also if they are not in the list yet
     std::vector<Drain *> all_drains GUARDED_BY(mutex);  // the oldest first
-    Shares shares_of_drains GUARDED_BY(mutex);
+    base::Shares shares_of_drains GUARDED_BY(mutex);
     bool running GUARDED_BY(mutex) = false;
     bool ending GUARDED_BY(mutex) =
         false;  // the process ends, and so does the thread, even if there are groups

@@ -198,7 +198,7 @@ public:
     // limits::InForce::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no
     // memory; one link is reset when there are too many (limits::InForce::max_draining). `unread_share` is
     // how many bytes the kernel may keep for it.
-    void drain(std::unique_ptr<Link> link, Origin origin, UnreadShare unread_share = {});
+    void drain(std::unique_ptr<Link> link, base::Origin origin, UnreadShare unread_share = {});
 
     // Is called when the process ends. Waits, within limits::InForce::drain_timeout, for the sockets that are
     // being drained, and ends the library's threads.

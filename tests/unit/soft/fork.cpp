@@ -267,7 +267,7 @@ void a_fork_waits_for_threads_in_the_order_of_their_locks(Ends &ends) {
             {
                 const auto found = soft::AnyQueuePair::find(number);
                 std::this_thread::yield();  // to the fork
-                soft::WrongKeys::instance().note(soft::Origin{1}, base::Clock::now());
+                soft::WrongKeys::instance().note(base::Origin{1}, base::Clock::now());
                 (void)place.admits(static_cast<int>(base::LogLevel::Warning));
                 std::uint64_t seen = 0;
                 soft::Memory::instance().see_registrations(seen);

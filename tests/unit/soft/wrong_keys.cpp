@@ -11,14 +11,14 @@
 namespace {
 
 using namespace std::chrono_literals;
-using soft::Origin;
+using base::Origin;
 using soft::WrongKeys;
 
-constexpr Origin guesser{1};
-constexpr Origin other{2};
+constexpr base::Origin guesser{1};
+constexpr base::Origin other{2};
 const base::Clock::time_point start{24h};
 
-void guess(WrongKeys &table, Origin origin, std::size_t times, base::Clock::time_point now = start) {
+void guess(WrongKeys &table, base::Origin origin, std::size_t times, base::Clock::time_point now = start) {
     for (std::size_t i = 0; i < times; ++i) {
         table.note(origin, now);
     }
@@ -86,7 +86,7 @@ void those_with_the_fewest_are_forgotten(void **) {
     WrongKeys table;
     guess(table, guesser, 2 * soft::limits::in_force().wrong_keys_a_minute);
     for (std::uint64_t i = 0; i < 2 * WrongKeys::most_origins; ++i) {
-        table.note(Origin{100 + i}, start);
+        table.note(base::Origin{100 + i}, start);
     }
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay);
     // There is room for an address that begins to guess then.

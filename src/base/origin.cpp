@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/origin: see the header.
-#include "soft/ground/origin.hpp"
+// base/origin: see the header.
+#include "base/origin.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 
-namespace soft {
+namespace base {
 
 namespace {
 
@@ -25,7 +25,7 @@ std::uint64_t half_of(const in6_addr &address, std::size_t first_byte) {
 
 }  // namespace
 
-Origin origin_of(const tcp::Address &address) {
+Origin origin_of(const sockaddr_storage &address) {
     if (address.ss_family != AF_INET6) {
         const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
         return Origin{mapped_ipv4 | ntohl(v4.sin_addr.s_addr)};
@@ -56,4 +56,4 @@ std::size_t Shares::most() const {
     return most;
 }
 
-}  // namespace soft
+}  // namespace base

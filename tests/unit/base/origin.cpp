@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/origin: tests which addresses count as one, and how large the share of each is.
-#include "soft/ground/origin.hpp"
+// base/origin: tests which addresses count as one, and how large the share of each is.
+#include "base/origin.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 // This comes last, because it asserts.
-#include "../base/check.hpp"
+#include "check.hpp"
 
 namespace {
 
-using soft::Origin;
+using base::Origin;
 
 Origin at(const char *text, std::uint16_t port = 1) {
-    soft::tcp::Address address{};
+    sockaddr_storage address{};
     auto &v4 = reinterpret_cast<sockaddr_in &>(address);
     auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
     if (inet_pton(AF_INET, text, &v4.sin_addr) == 1) {
@@ -24,7 +24,7 @@ Origin at(const char *text, std::uint16_t port = 1) {
         v6.sin6_family = AF_INET6;
         v6.sin6_port = htons(port);
     }
-    return soft::origin_of(address);
+    return base::origin_of(address);
 }
 
 void an_address_of_ipv4_is_one(void **) {
@@ -46,7 +46,7 @@ void neighbours_on_a_link_are_different(void **) {
 }
 
 void shares_are_counted(void **) {
-    soft::Shares shares;
+    base::Shares shares;
     const Origin one = at("10.0.0.1");
     const Origin other = at("10.0.0.2");
     assert_int_equal(shares.most(), 0);

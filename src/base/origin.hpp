@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/origin: the addresses of peers, as far as limits and delays tell them apart. Origins share the
+// base/origin: the addresses of peers, as far as limits and delays tell them apart. Origins share the
 // scarce resources of a listener or the process: when one is used up, the oldest holder of the origin that
 // has most loses it.
 #pragma once
+
+#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 
-#include "soft/ground/tcp.hpp"
-
-namespace soft {
+namespace base {
 
 // An IPv4 address, or the upper 64 bits of an IPv6 one, because one host may have all of the lower ones. A
 // link-local address counts with its lower 64 bits, because the upper ones are the same for all.
 enum class Origin : std::uint64_t {};
-[[nodiscard]] Origin origin_of(const tcp::Address &address);
+[[nodiscard]] Origin origin_of(const sockaddr_storage &address);
 
 // The amount of a resource that each origin has. It is not thread-safe.
 class Shares {
@@ -32,4 +32,4 @@ private:
     std::map<Origin, std::size_t> amounts_;  // only of origins that have some
 };
 
-}  // namespace soft
+}  // namespace base
