@@ -24,7 +24,7 @@ EXITS = {
     '4': 'Unknown whether committed: the push failed while the server committed. The pool has the old content or the new; '
          'the line on standard error has the sequence and the checksum of the new, and **rpma-status**(1) tells which it is.',
     '5': 'Busy: another push is under way. Nothing was changed.',
-    '6': 'Refused: the server refuses the request, and the line gives the reason. Nothing was changed.',
+    '6': 'Refused: the server refuses the request, or a pool is sick, and the line gives the reason. Nothing was changed.',
     '7': 'Unreachable: there is no such host, no server of a pool at the address, or none that answers.',
     '126': 'The program cannot be executed.',
     '127': 'There is no such program.',

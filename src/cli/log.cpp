@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <string>
 #include <string_view>
 
@@ -22,6 +24,13 @@ namespace {
 constinit base::LastingMutex mutex;
 std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines GUARDED_BY(mutex);
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
+std::atomic<bool> with_time{false};
+
+void put(std::string_view line) {
+    // Relaxed is enough: both need only be seen soon.
+    const std::string time = with_time.load(std::memory_order_relaxed) ? time_text() + " " : "";
+    std::fputs(fmt::format("rpma: {}{}\n", time, line).c_str(), stderr);
+}
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's.
 void keep_line(rpma_log_level level, const char *, int, const char *, const char *format, ...) {
@@ -35,9 +44,8 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     if (level < 0 || level > RPMA_LOG_LEVEL_DEBUG) {
         return;
     }
-    // Relaxed is enough: a new threshold need only be seen soon.
     if (level <= print_threshold.load(std::memory_order_relaxed)) {
-        std::fputs(fmt::format("rpma: {}\n", line).c_str(), stderr);
+        put(line);
     }
     const base::Lock lock{mutex};
     std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
@@ -55,7 +63,8 @@ void print_line(int, const char *, int, const char *, const char *format, ...) {
     va_start(arguments, format);
     std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
-    std::fputs(fmt::format("rpma: {}", text.data()).c_str(), stderr);
+    const std::string_view line{text.data()};
+    put(line.substr(0, line.find_last_not_of('\n') + 1));
 }
 
 // Removes the name of the call that failed, because the caller's text already says what could not be done.
@@ -82,6 +91,16 @@ void print_warnings() {
     if (print_threshold.load(std::memory_order_relaxed) < RPMA_LOG_LEVEL_WARNING) {
         print_threshold.store(RPMA_LOG_LEVEL_WARNING, std::memory_order_relaxed);
     }
+    with_time.store(secure_getenv("JOURNAL_STREAM") == nullptr, std::memory_order_relaxed);
+}
+
+std::string time_text() {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    std::array<char, sizeof("2026-01-01T00:00:00Z")> text{};
+    (void)gmtime_r(&now, &parts);
+    (void)std::strftime(text.data(), text.size(), "%FT%TZ", &parts);
+    return text.data();
 }
 
 void clear_log() {

@@ -2,6 +2,8 @@
 // cli/log: librpma's log, which tells the reason why a call failed; the return value alone does not.
 #pragma once
 
+#include <string>
+
 #include "cli/failure.hpp"
 
 namespace cli {
@@ -11,8 +13,12 @@ namespace cli {
 // threads start.
 void take_log(bool verbose);
 
-// Prints warnings and errors as they come from now on; a server needs that, because it continues after them.
+// Prints warnings and errors as they come from now on, with the time, unless the journal of systemd gets the
+// lines and notes it itself. A server needs that, because it continues after them.
 void print_warnings();
+
+// Returns the time of now, in UTC, such as 2026-01-01T00:00:00Z.
+[[nodiscard]] std::string time_text();
 
 // Forgets the kept lines, so that later failures are explained by later lines only.
 void clear_log();

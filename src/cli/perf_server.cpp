@@ -77,7 +77,7 @@ void MessageAnswers::run() {
     (void)rpma_cq_get_fd(completions_, &fd);
     auto active = std::chrono::steady_clock::now();
     std::array<ibv_wc, 16> completions;
-    while (true) {
+    while (!stop_.is_stopped()) {
         int count = 0;
         const int result =
             rpma_cq_get_wc(completions_, static_cast<int>(completions.size()), completions.data(), &count);
@@ -130,7 +130,7 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(unsigned slot, bool durable)
 }
 
 Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
-                                      Offer &offer) {
+                                      std::shared_ptr<PerfArea> &area, Offer &offer) {
     PerfClient client;
     if (hello.messages > most_messages || hello.message_bytes > largest_message ||
         (hello.messages > 0 && (hello.message_bytes == 0 || hello.mode != Mode::Measure))) {
@@ -139,11 +139,10 @@ Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request
                                        hello.messages, hello.message_bytes)};
         return client;
     }
-    client.area =
+    area =
         TRY(hello.mode == Mode::Measure ? scratch() : this->slot(slot, offer.durability != Durability::None));
-    offer.capacity = client.area->size;
-    TRY(checked(rpma_mr_get_descriptor(client.area->region.get(), offer.memory_region.data()),
-                "memory region"));
+    offer.capacity = area->size;
+    TRY(checked(rpma_mr_get_descriptor(area->region.get(), offer.memory_region.data()), "memory region"));
     sockaddr_storage local{};
     sockaddr_storage remote{};
     TRY(checked(rpma_conn_req_get_local_addr(request, &local), "local address"));
@@ -151,7 +150,7 @@ Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request
     client.baseline = TRY(TcpAnswers::listen(local, remote));
     offer.tcp_port = client.baseline->port();
     if (hello.messages > 0) {
-        client.messages = std::make_unique<MessageAnswers>(*client.area, hello);
+        client.messages = std::make_unique<MessageAnswers>(*area, hello);
         TRY(client.messages->prepare(request));
     }
     return client;

@@ -50,10 +50,8 @@ private:
     std::thread thread_;
 };
 
-// This is the state of one client. It is destroyed before the client's connection, because the area's last
-// client ends the region.
+// The threads of one client. They are ended before its connection, and that before the area.
 struct PerfClient {
-    std::shared_ptr<PerfArea> area;
     std::unique_ptr<MessageAnswers> messages;  // if the client asked for receives
     std::unique_ptr<TcpAnswers> baseline;
 };
@@ -63,10 +61,10 @@ class PerfServer {
 public:
     PerfServer(const Pool &pool, const DevicePeer &device) : pool_{pool}, device_{device} {}
 
-    // Prepares to accept a client that wants to measure, and fills in `offer`. The status is not Ok when the
-    // client asks for too much. `slot` is the pool's slot that is not committed.
+    // Prepares to accept a client that wants to measure, and fills in `area` and `offer`. The status is not
+    // Ok when the client asks for too much. `slot` is the pool's slot that is not committed.
     [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
-                                            Offer &offer);
+                                            std::shared_ptr<PerfArea> &area, Offer &offer);
 
     // Returns whether a client measures in the slot that a push would write.
     [[nodiscard]] bool uses_pool() const { return !slot_.expired(); }

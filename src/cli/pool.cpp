@@ -65,13 +65,18 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
     if (!pool.created_) {
         TRY(pool.lock(pool.fd_.get()));
     }
-    const Layout layout = TRY(pool.read_layout());
-    if (capacity && *capacity != layout.capacity) {
-        return failed(Exit::Usage, "pool {}: was created with --size {}; you gave {}", path,
-                      size_option(layout.capacity), size_option(*capacity));
+    const auto layout = pool.read_layout();
+    if (!layout) {
+        return failed("pool {}: {}", path, layout.error().text);
     }
-    pool.layout_ = layout;
-    TRY(pool.check());
+    if (capacity && *capacity != layout->capacity) {
+        return failed(Exit::Usage, "pool {}: was created with --size {}; you gave {}", path,
+                      size_option(layout->capacity), size_option(*capacity));
+    }
+    pool.layout_ = *layout;
+    if (const std::string fault = pool.fault(); !fault.empty()) {
+        return failed("pool {}: {}", path, fault);
+    }
     TRY(pool.read_content());
     TRY(pool.map());
     return pool;
@@ -114,32 +119,30 @@ Outcome<> Pool::lock(int fd) const {
 Outcome<Layout> Pool::read_layout() const {
     struct stat status{};
     if (fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-        return failed("pool {}: expected a regular file", path_);
+        return failed("expected a regular file");
     }
     Superblock superblock{};
     const ssize_t got = pread(fd_.get(), superblock.data(), superblock.size(), 0);
-    const auto found =
-        decode_superblock(std::span{superblock}.first(got > 0 ? static_cast<std::size_t>(got) : 0));
-    if (!found) {
-        return failed("pool {}: {}", path_, found.error().text);
-    }
-    return found;
+    return decode_superblock(std::span{superblock}.first(got > 0 ? static_cast<std::size_t>(got) : 0));
 }
 
-Outcome<> Pool::check() const {
-    const Layout found = TRY(read_layout());
+std::string Pool::fault() const {
+    const auto found = read_layout();
     struct stat status{};
-    if (found.capacity != layout_.capacity || fstat(fd_.get(), &status) != 0) {
-        return failed("pool {}: is damaged: it is one of {} bytes now (expected {})", path_, found.capacity,
-                      layout_.capacity);
+    if (!found) {
+        return found.error().text;
+    }
+    if (found->capacity != layout_.capacity || fstat(fd_.get(), &status) != 0) {
+        return fmt::format("is damaged: it is one of {} bytes now (expected {})", found->capacity,
+                           layout_.capacity);
     }
     if (status.st_nlink == 0) {
-        return failed("pool {}: was deleted (expected its file to stay while it is served)", path_);
+        return "was deleted (expected its file to stay while it is served)";
     }
     if (std::cmp_not_equal(status.st_size, layout_.file_size())) {
-        return failed("pool {}: is {}: it has {} bytes (expected {})", path_,
-                      std::cmp_less(status.st_size, layout_.file_size()) ? "truncated" : "damaged",
-                      status.st_size, layout_.file_size());
+        return fmt::format("is {}: it has {} bytes (expected {})",
+                           std::cmp_less(status.st_size, layout_.file_size()) ? "truncated" : "damaged",
+                           status.st_size, layout_.file_size());
     }
     return {};
 }
@@ -171,7 +174,22 @@ Outcome<> Pool::read_content() {
         return failed("pool {}: is damaged: {}", path_, content.error().text);
     }
     content_ = *content;
+    if (content_) {
+        if (const auto other = slot_content(control, 1 - content_->slot, layout_)) {
+            other_content_ = *other;
+        }
+    }
     return {};
+}
+
+std::string Pool::fault_of(const Content &content) const {
+    std::uint32_t found = 0;
+    if (const int error = checksum(content.slot, content.length, found); error != 0) {
+        return fmt::format("cannot be read: {}", errno_text(error));
+    }
+    return found == content.checksum
+               ? std::string{}
+               : fmt::format("is damaged: storage has another checksum, {}", checksum_text(found));
 }
 
 std::span<std::byte> Pool::slot(unsigned slot) const {

@@ -34,6 +34,10 @@ public:
     [[nodiscard]] bool is_on_storage() const;
     // Returns the content that was committed when the pool was opened.
     [[nodiscard]] const std::optional<Content> &content() const { return content_; }
+    // Returns the content of the other slot, as its header says; none when the header is no good one.
+    [[nodiscard]] const std::optional<Content> &other_content() const { return other_content_; }
+    // Reads the content's bytes, and returns their fault; empty when they are what was committed. Blocks.
+    [[nodiscard]] std::string fault_of(const Content &content) const;
     // Returns the memory of a slot's content, for remote peers.
     [[nodiscard]] std::span<std::byte> slot(unsigned slot) const;
 
@@ -42,9 +46,9 @@ public:
     [[nodiscard]] Outcome<> serve_copy();
     [[nodiscard]] bool is_copied() const { return static_cast<bool>(copy_); }
 
-    // Checks before every push that the written bytes can be found again. Fails when the file is no longer
-    // this pool, or was deleted.
-    [[nodiscard]] Outcome<> check() const;
+    // Returns the reason why written bytes could not be found again: the file is no longer this pool, or was
+    // deleted. Returns an empty text without one. It is asked before every push.
+    [[nodiscard]] std::string fault() const;
 
     // These wait for storage, in one thread at a time, and return 0 or an errno value. After a failure the
     // contents of the file and of storage are unknown until the pool is opened again, because the kernel
@@ -79,6 +83,7 @@ private:
     Mapping mapping_;  // of the file
     Mapping copy_;     // of the file too
     std::optional<Content> content_;
+    std::optional<Content> other_content_;
     bool created_ = false;
     bool is_dax_ = false;
 };

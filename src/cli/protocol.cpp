@@ -17,7 +17,9 @@ constexpr std::uint32_t message_magic = 0x4c4f4f50;  // "POOL"
 // In every version both messages begin with magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
-constexpr std::size_t offer_size = 72 + pusher_size;  // the bytes of an offer that are used
+constexpr std::size_t why_offset = 72 + pusher_size;
+// A server that is older than the text sends no more than these bytes, and zeros.
+constexpr std::size_t offer_size = why_offset;
 
 // Text in a message ends with the message or with a zero.
 std::string text_of(std::span<const std::byte> bytes) {
@@ -74,6 +76,8 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.pushing_seconds);
     const auto pusher = std::as_bytes(std::span{offer.pusher});
     writer.bytes(pusher.first(std::min(pusher.size(), pusher_size)));
+    const auto why = std::as_bytes(std::span{offer.reason});
+    std::ranges::copy(why.first(std::min(why.size(), bytes.size() - why_offset)), bytes.begin() + why_offset);
     return bytes;
 }
 
@@ -152,6 +156,8 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.storage_error = reader.little<std::uint32_t>();
     offer.pushing_seconds = reader.little<std::uint32_t>();
     offer.pusher = text_of(reader.bytes(pusher_size));
+    offer.reason =
+        text_of(bytes.subspan(why_offset, std::min(bytes.size(), sizeof(OfferBytes)) - why_offset));
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
@@ -180,11 +186,27 @@ Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
     const auto sequence = reader.little<std::uint64_t>();
     constexpr std::uint32_t largest_error = 4095;  // the kernel's limit
     if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||
-        verdict > static_cast<std::uint32_t>(Verdict::Unknown) || error > largest_error) {
+        verdict > static_cast<std::uint32_t>(Verdict::Ended) || error > largest_error) {
         return failed("answered with {} bytes that say {} and error {} (expected {} bytes)", bytes.size(),
                       verdict, error, sizeof(AnswerBytes));
     }
     return Answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence};
+}
+
+std::string ending_text(const Answer &answer) {
+    switch (static_cast<Ending>(answer.error)) {
+        case Ending::NoProgress:
+            return fmt::format(
+                "the transfer made no progress for {} seconds (rpma serve --push-lease, --idle-limit)",
+                answer.sequence);
+        case Ending::NotLetIn:
+            return "the key or certificate of this client is not let in any more";
+        case Ending::ServerStops:
+            return "the server is being stopped";
+        case Ending::NotServed:
+            return "this client asked for something that the server does not do";
+    }
+    return fmt::format("a reason that this rpma does not know ({})", answer.error);
 }
 
 }  // namespace cli

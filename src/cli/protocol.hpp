@@ -57,14 +57,14 @@ struct Hello {
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
 //    | TCP port | sequence | length | checksum | for Mode::Status, or zeros |
-//    60        64              68                72       120
-//    | clients | storage errno | pushing seconds | pusher | zeros |
+//    60        64              68                72       120           192
+//    | clients | storage errno | pushing seconds | pusher | why no push |
 // Peer config and memory region are librpma's descriptors. The region is one slot's content: the committed
 // one for a pull, the one to write for a push. For a pull, sequence, length and checksum are those of the
 // committed content, 0 when nothing was pushed yet; for a push, the sequence is that of its commit. The port
-// is that of the baseline for a client that measures. Unless the status is Ok, a text for people follows at
-// 8.
-using OfferBytes = std::array<std::byte, 128>;
+// is that of the baseline for a client that measures. The texts end with a zero or their field; the last is
+// empty while the server takes pushes. Unless the status is Ok, a text for people follows at 8.
+using OfferBytes = std::array<std::byte, 192>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
 struct Offer {
@@ -84,7 +84,7 @@ struct Offer {
     std::uint32_t pushing_seconds = 0;
     // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
     std::string pusher{};  // its host; empty without a push
-    std::string reason{};  // the reason why the status is not Ok
+    std::string reason{};  // why the status is not Ok; for Mode::Status, why the server takes no push
     // NOLINTEND(readability-redundant-member-init)
 };
 
@@ -92,7 +92,7 @@ struct Offer {
 enum class Ask : std::uint8_t {
     Store = 1,   // make these bytes of the slot durable
     Commit = 2,  // commit the slot, whose content has this length and checksum
-    Alive = 3,   // no request: the transfer is still active; a push has read `length` bytes of its source
+    Alive = 3,   // no request: the transfer is still active
 };
 
 //    0     4          8        16       24
@@ -112,15 +112,24 @@ enum class Verdict : std::uint8_t {
     Different = 2,   // the bytes that arrived have another checksum: nothing was committed
     NotDurable = 3,  // storage failed: nothing was committed
     Unknown = 4,     // storage failed at the commit itself: the next open of the pool may find it committed
+    Ended = 5,       // it answers no request: the server ends the connection
+};
+
+// The reason why the server ends a connection.
+enum class Ending : std::uint8_t {
+    NoProgress = 1,  // the client did nothing for so many seconds, as the sequence says
+    NotLetIn = 2,    // its key or certificate was taken away
+    ServerStops = 3,
+    NotServed = 4,  // it asked for something that the server does not do
 };
 
 //    0         4       8          16
-//    | verdict | errno | sequence |      errno is Linux's; the sequence is a commit's
+//    | verdict | errno | sequence |      errno is Linux's, or an Ending; the sequence is a commit's
 using AnswerBytes = std::array<std::byte, 16>;
 
 struct Answer {
     Verdict verdict = Verdict::Done;
-    int error = 0;
+    int error = 0;  // of Verdict::Ended: the Ending
     std::uint64_t sequence = 0;
 };
 
@@ -136,5 +145,8 @@ struct Answer {
 [[nodiscard]] Outcome<Offer> decode_offer(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Request> decode_request(std::span<const std::byte> bytes);
 [[nodiscard]] Outcome<Answer> decode_answer(std::span<const std::byte> bytes);
+
+// Returns the text for people of an answer whose verdict is Ended.
+[[nodiscard]] std::string ending_text(const Answer &answer);
 
 }  // namespace cli

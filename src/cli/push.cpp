@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/push: `rpma push` replicates a file into a pool. It writes the content into the slot that is not in
 // use, and the server makes it durable meanwhile. Then the server commits it.
+#include <algorithm>
 #include <array>
 #include <thread>
+#include <utility>
 
 #include "cli/source.hpp"
 #include "cli/transfer.hpp"
@@ -11,8 +13,10 @@ namespace cli {
 
 namespace {
 
-// This is often enough to keep storage busy, and seldom enough that the cost of a flush is small.
+// The bytes between two flushes grow to this, which is often enough to keep storage busy, and seldom enough
+// that the cost of a flush is small.
 constexpr std::uint64_t flush_interval = Session::depth * Session::chunk_size;
+constexpr double quick_flush = 1;  // second
 constexpr auto busy_interval = std::chrono::milliseconds{50};
 
 Outcome<std::unique_ptr<Session>> open_session(const TransferOptions &options) {
@@ -39,38 +43,65 @@ std::unexpected<Failure> too_large(const Source &source, const Session &session)
                   capacity);
 }
 
+// Returns how many bytes to write before the next flush. The server ends a push that stores too little within
+// its lease, so there are fewer as long as storage or the network is slow.
+std::uint64_t next_interval(const Session &session, std::uint64_t interval) {
+    const auto &took = session.flush_seconds();
+    if (took.empty()) {
+        return Session::chunk_size;
+    }
+    return took.back() < quick_flush ? std::min(2 * interval, flush_interval)
+                                     : std::max<std::uint64_t>(interval / 2, Session::chunk_size);
+}
+
 // Writes the content and has it stored. At the end all of it is stored, and `content` has its length and
 // checksum.
 Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
-    const std::uint64_t capacity = session.offer().capacity;
     std::array<Session::Operation, Session::depth> writes{};  // the last write from each chunk
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
+    std::span<std::byte> chunk;
     std::uint64_t sent = 0;
-    const auto waiting = [&](std::size_t got) -> Outcome<> {
-        TRY(session.keep_alive(sent + got));
-        return interrupted() ? failed("interrupted") : session.wait_for_all();
-    };
     std::uint64_t flushed = 0;
-    for (bool ended = false; !ended;) {
-        const auto chunk = session.chunk(sent, sent + Session::chunk_size);
-        auto &write = writes.at(sent / Session::chunk_size % Session::depth);
-        TRY(session.wait_for(write));
-        const auto bytes = chunk.first(TRY(source.read(chunk, waiting)));
-        ended = bytes.size() < chunk.size();
-        if (bytes.size() > capacity - sent) {
+    // Writes the chunk's bytes up to `end`.
+    const auto write = [&](std::size_t end) -> Outcome<> {
+        const auto bytes = chunk.first(end).subspan(sent % Session::chunk_size);
+        if (bytes.size() > session.offer().capacity - sent) {
             return too_large(source, session);
         }
         if (!bytes.empty()) {
             checksum.update(bytes);
-            write = TRY(session.write(sent, bytes));
+            writes.at(sent / Session::chunk_size % Session::depth) = TRY(session.write(sent, bytes));
+            sent += bytes.size();
         }
-        sent += bytes.size();
-        if (sent > flushed && (ended || sent - flushed >= flush_interval)) {
-            TRY(session.flush(flushed, sent - flushed));
-            flushed = sent;
+        return {};
+    };
+    const auto flush = [&]() -> Outcome<> {
+        const std::uint64_t begin = std::exchange(flushed, sent);
+        if (sent > begin) {
+            TRY(session.flush(begin, sent - begin));
         }
-        TRY(session.keep_alive(sent));
+        return {};
+    };
+    // What a slow source has given is stored meanwhile, because a push that stores nothing is ended.
+    const auto waiting = [&](std::size_t got) -> Outcome<> {
+        TRY(write(got));
+        TRY(flush());
+        TRY(session.keep_alive());
+        return interrupted() ? failed("interrupted") : session.wait_for_all();
+    };
+    std::uint64_t interval = Session::chunk_size;
+    for (bool ended = false; !ended;) {
+        chunk = session.chunk(sent, sent + Session::chunk_size);
+        TRY(session.wait_for(writes.at(sent / Session::chunk_size % Session::depth)));
+        const std::size_t got = TRY(source.read(chunk, waiting));
+        ended = got < chunk.size();
+        TRY(write(got));
+        if (ended || sent - flushed >= interval) {
+            TRY(flush());
+            interval = next_interval(session, interval);
+        }
+        TRY(session.keep_alive());
         progress.update(sent);
     }
     content.length = sent;
@@ -110,6 +141,7 @@ Outcome<> commit(Session &session, const Content &content, const TransferOptions
                           "{}: the server could not make the data durable: {}; nothing was committed",
                           options.address, errno_text(answer->error));
         case Verdict::Unknown:
+        case Verdict::Ended:  // a session takes it as a failure
             break;
     }
     return unknown(fmt::format("{}: the server could not make the commit durable: {}", options.address,
@@ -142,8 +174,10 @@ void print_summary(const TransferOptions &options, const Session &session, const
     summary.add_json("flushes", flushes);
     summary.add_json("flush_p50_seconds", p50);
     summary.add_json("flush_p99_seconds", p99);
-    summary.add_text("flush", fmt::format("p50 {}, p99 {} ({} flushes, one every {})", format_seconds(p50),
-                                          format_seconds(p99), flushes, format_size(flush_interval)));
+    summary.add_text("flush", flushes == 0 ? "none"
+                                           : fmt::format("p50 {}, p99 {} ({} {})", format_seconds(p50),
+                                                         format_seconds(p99), flushes,
+                                                         flushes == 1 ? "flush" : "flushes"));
     summary.add_json("memory", memory);
     summary.add("durable", durable, durable_text(session.offer().durability));
     summary.print(options.json);

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -75,7 +76,7 @@ std::string describe(const Content &content) {
 }
 
 void print_start(const ServeOptions &options, const std::vector<Address> &addresses, const Pool &pool,
-                 const Server &server, const std::string &devices) {
+                 const Damage &damage, const Server &server, const std::string &devices) {
     const auto &content = pool.content();
     const bool durable = server.durability() != Durability::None;
     std::string listening;
@@ -86,7 +87,9 @@ void print_start(const ServeOptions &options, const std::vector<Address> &addres
     summary.add_json("event", "listening");
     summary.add("pool", options.pool, options.pool + (pool.created() ? " (created)" : ""));
     summary.add_json("created", pool.created());
-    summary.add_text("holds", content ? describe(*content) : "nothing yet");
+    summary.add_text("holds", content ? describe(*content) + (damage.is_committed_damaged ? ", DAMAGED" : "")
+                                      : "nothing yet");
+    summary.add_json("damaged", damage.is_committed_damaged);
     summary.add_json("sequence", content ? content->sequence : 0);
     summary.add("capacity", pool.layout().capacity,
                 fmt::format("two contents of {} bytes", pool.layout().capacity));
@@ -99,13 +102,28 @@ void print_start(const ServeOptions &options, const std::vector<Address> &addres
     summary.print(options.json);
 }
 
-void print_commit(const ServeOptions &options, const Content &content) {
+// The log has printed the text of an event already, unless it is a commit.
+void print_event(const ServeOptions &options, const ServerEvent &event) {
+    constexpr std::array names = {"committed", "refused", "aborted", "dropped", "storage failed"};
+    const bool is_commit = event.content.has_value();
+    if (!is_commit && !options.json) {
+        return;
+    }
     Summary summary;
-    summary.add_json("event", "committed");
-    summary.add_json("sequence", content.sequence);
-    summary.add_json("bytes", content.length);
-    summary.add_json("checksum", checksum_text(content.checksum));
-    summary.add_text("committed", describe(content));
+    summary.add_json("event", names.at(static_cast<std::size_t>(event.kind)));
+    summary.add_json("time", time_text());
+    summary.add_json("host", event.who.host);
+    summary.add_json("identity",
+                     event.who.identity.empty() ? nlohmann::json{} : nlohmann::json(event.who.identity));
+    if (is_commit) {
+        summary.add_json("sequence", event.content->sequence);
+        summary.add_json("bytes", event.content->length);
+        summary.add_json("checksum", checksum_text(event.content->checksum));
+        summary.add_text("committed", fmt::format("{}, from {}, {}", describe(*event.content),
+                                                  event.who.text(), time_text()));
+    } else {
+        summary.add_json("text", event.text);
+    }
     summary.print(options.json);
 }
 
@@ -114,7 +132,8 @@ struct Place {
     DevicePeer device;
 };
 
-// Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves.
+// Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves. An
+// address that several words stand for counts once.
 Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
     std::vector<Place> places;
     for (const std::string &text : options.listen) {
@@ -122,6 +141,10 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
         const auto wanted = TRY(listen_addresses(given));
         std::string reason;
         for (const Address &address : wanted.addresses) {
+            const auto is_same = [&](const Place &one) { return one.address.text() == address.text(); };
+            if (std::ranges::any_of(places, is_same)) {
+                continue;
+            }
             auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
             if (device) {
                 places.push_back({address, *std::move(device)});
@@ -138,25 +161,27 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
     return places;
 }
 
-// Warns before the first client when storage does not have the committed content. A push repairs that; the
-// other slot, which it overwrites, may have the content before.
-void check_content(const Pool &pool) {
+// Warns before the first client when storage does not have the committed content. A push repairs that, but it
+// would overwrite the other slot, which may have the only good content: somebody has to choose first.
+Damage find_damage(const Pool &pool) {
     const auto &content = pool.content();
-    std::uint32_t found = 0;
-    if (!content) {
-        return;
+    const std::string fault = content ? pool.fault_of(*content) : "";
+    if (fault.empty()) {
+        return {};
     }
-    if (const int error = pool.checksum(content->slot, content->length, found); error != 0) {
-        std::fputs(fmt::format("rpma: pool {}: content {} cannot be read: {}\n", pool.path(),
-                               content->sequence, errno_text(error))
-                       .c_str(),
-                   stderr);
-    } else if (found != content->checksum) {
-        std::fputs(fmt::format("rpma: pool {}: content {} is damaged: storage has another checksum, {}\n",
-                               pool.path(), content->sequence, checksum_text(found))
-                       .c_str(),
-                   stderr);
-    }
+    const auto &other = pool.other_content();
+    const bool other_is_good = other && pool.fault_of(*other).empty();
+    std::fputs(fmt::format(
+                   "rpma: pool {}: content {} {}{}\n", pool.path(), content->sequence, fault,
+                   other_is_good
+                       ? fmt::format(
+                             "; no push is taken, because it would overwrite content {}, which is good: stop "
+                             "this server, and rpma check --pool {} --use-other-slot commits that content",
+                             other->sequence, pool.path())
+                       : "")
+                   .c_str(),
+               stderr);
+    return {true, other_is_good ? other->sequence : 0};
 }
 
 // Returns limits with as many clients as this process may have descriptors for.
@@ -172,7 +197,7 @@ ServerLimits limits_of(const ServeOptions &options) {
         (void)setrlimit(RLIMIT_NOFILE, &descriptors);
         const rlim_t room = std::max(descriptors.rlim_max, others + each) - others;
         limits.clients = std::min<rlim_t>(limits.clients, room / each);
-        limits.clients_per_address = std::max<std::size_t>(limits.clients / 2, 1);
+        limits.clients_per_origin = std::max<std::size_t>(limits.clients / 2, 1);
     }
     return limits;
 }
@@ -234,7 +259,7 @@ Outcome<> serve(const ServeOptions &options) {
     const base::Fd signals = TRY(open_signals());
     auto places = TRY(open_places(options));
     Pool pool = TRY(Pool::open(options.pool, capacity));
-    check_content(pool);
+    const Damage damage = find_damage(pool);
     std::vector<Address> addresses;
     std::string devices;
     bool is_soft = true;
@@ -249,13 +274,13 @@ Outcome<> serve(const ServeOptions &options) {
     if (!is_soft && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }
-    Server server{pool, std::move(limits),
-                  [&options](const Content &content) { print_commit(options, content); }};
+    Server server{pool, std::move(limits), damage,
+                  [&options](const ServerEvent &event) { print_event(options, event); }};
     if (const auto started = start(options, places, server); !started) {
         pool.discard_created();
         return started;
     }
-    print_start(options, addresses, pool, server, devices);
+    print_start(options, addresses, pool, damage, server, devices);
     print_warnings();
     tell_ready();
     return server.run(signals.get());
@@ -288,6 +313,7 @@ void add_serve(CLI::App &app, Command &chosen) {
             "stand for each address of this machine")
         ->type_name("ADDRESS")
         ->take_all()
+        ->allow_extra_args(false)  // otherwise brackets would be CLI11's form of a list
         ->capture_default_str();
     command
         ->add_option("--push-lease", options->push_lease,
@@ -306,7 +332,8 @@ void add_serve(CLI::App &app, Command &chosen) {
                      "with commas or again; without it each may do both")
         ->type_name("LIST")
         ->delimiter(',')
-        ->take_all();
+        ->take_all()
+        ->allow_extra_args(false);
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
@@ -115,6 +116,19 @@ int Server::next_wait() {
     return late < 0 ? window : std::min(late, window);
 }
 
+void Server::tell(ServerEvent::Kind kind, const Who &who, const std::string &text) const {
+    static constinit std::array places{
+        base::LogPlace{__FILE__, __LINE__, "committed"}, base::LogPlace{__FILE__, __LINE__, "refused"},
+        base::LogPlace{__FILE__, __LINE__, "aborted"}, base::LogPlace{__FILE__, __LINE__, "dropped"},
+        base::LogPlace{__FILE__, __LINE__, "storage failed"}};
+    constexpr auto level = static_cast<int>(base::LogLevel::Warning);
+    base::LogPlace &place = places.at(static_cast<std::size_t>(kind));
+    if (place.admits(level)) {
+        place.write(level, "%s", text.c_str());
+        happened_({kind, who, text, std::nullopt});
+    }
+}
+
 bool Server::goes_on(int signal_fd) {
     signalfd_siginfo signal{};
     if (read(signal_fd, &signal, sizeof(signal)) != sizeof(signal)) {
@@ -124,42 +138,54 @@ bool Server::goes_on(int signal_fd) {
         end_unknown();
         return true;
     }
+    while (!clients_.empty()) {
+        end(clients_.begin()->first, Ending::ServerStops, "the server stops");
+    }
+    base::tell_withheld_lines(Clock::now(), true);
     return false;
 }
 
+bool Server::take(std::uint64_t event, int signal_fd) {
+    const auto key = static_cast<std::uint32_t>(event);
+    switch (static_cast<Awaited>(event >> 32)) {
+        case Awaited::Signal:
+            return goes_on(signal_fd);
+        case Awaited::Storage:
+            finish_jobs();
+            break;
+        case Awaited::Port:
+            take_request(*ports_.at(key));
+            break;
+        case Awaited::Event:
+            take_event(static_cast<int>(key));
+            break;
+        case Awaited::Message:
+            take_messages(static_cast<int>(key));
+            break;
+    }
+    return true;
+}
+
+// Each turn serves one event and one client that may have more messages, so that nobody waits for a client
+// that sends messages without end.
 Outcome<> Server::run(int signal_fd) {
     TRY(storage_.start());
     TRY(watch(signal_fd, Awaited::Signal, 0));
     TRY(watch(storage_.fd(), Awaited::Storage, 0));
     while (true) {
         epoll_event event{};
-        const int ready = epoll_wait(epoll_.get(), &event, 1, next_wait());
+        const int wait = next_wait();
+        const int ready = epoll_wait(epoll_.get(), &event, 1, unread_.empty() ? wait : 0);
         if (ready < 0 && errno != EINTR) {
             return failed("epoll_wait: {}", errno_text(errno));
         }
-        if (ready <= 0) {
-            continue;
+        if (ready > 0 && !take(event.data.u64, signal_fd)) {
+            return {};
         }
-        const auto key = static_cast<std::uint32_t>(event.data.u64);
-        switch (static_cast<Awaited>(event.data.u64 >> 32)) {
-            case Awaited::Signal:
-                if (!goes_on(signal_fd)) {
-                    base::tell_withheld_lines(Clock::now(), true);
-                    return {};
-                }
-                break;
-            case Awaited::Storage:
-                finish_jobs();
-                break;
-            case Awaited::Port:
-                take_request(*ports_.at(key));
-                break;
-            case Awaited::Event:
-                take_event(static_cast<int>(key));
-                break;
-            case Awaited::Message:
-                take_messages(static_cast<int>(key));
-                break;
+        if (!unread_.empty()) {
+            const int fd = unread_.front();
+            unread_.pop_front();
+            take_messages(fd);
         }
     }
 }

@@ -5,14 +5,19 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/origin.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf_server.hpp"
 #include "cli/permissions.hpp"
@@ -23,23 +28,50 @@
 namespace cli {
 
 struct ServerLimits {
-    std::chrono::seconds push_lease{30};  // a push without a request for this time is ended
+    std::chrono::seconds push_lease{30};  // a push that stores too little in this time is ended
     std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
     std::size_t clients = 256;
-    std::size_t clients_per_address = 128;
+    std::size_t clients_per_origin = 128;
     Permissions permissions;
+};
+
+// The faults that were found in the pool's contents before it is served.
+struct Damage {
+    bool is_committed_damaged = false;
+    // The sequence of the other content, if only that one is good: no push may overwrite it. Otherwise 0.
+    std::uint64_t only_good = 0;
+};
+
+// A client, for people.
+struct Who {
+    std::string host;
+    std::string identity;  // of its key or certificate; empty without TLS
+
+    [[nodiscard]] std::string text() const {
+        return identity.empty() ? host : fmt::format("{} ({})", host, identity);
+    }
+};
+
+struct ServerEvent {
+    enum class Kind : std::uint8_t { Committed, Refused, Aborted, Dropped, StorageFailed };
+    Kind kind;
+    const Who &who;
+    std::string text;                // for people; empty for a commit
+    std::optional<Content> content;  // of a commit
 };
 
 // One thread uses it. The pool outlives it.
 class Server {
 public:
-    // `committed` is called after each commit, when its client has the answer.
-    Server(const Pool &pool, ServerLimits limits, std::function<void(const Content &)> committed)
+    // `happened` is called for each commit, when its client has the answer, and for what the log tells of
+    // clients and storage.
+    Server(const Pool &pool, ServerLimits limits, Damage damage,
+           std::function<void(const ServerEvent &)> happened)
         : pool_{pool},
           limits_{std::move(limits)},
-          committed_callback_{std::move(committed)},
-          committed_{pool.content()},
-          storage_{pool} {}
+          damage_{damage},
+          happened_{std::move(happened)},
+          committed_{pool.content()} {}
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
@@ -78,18 +110,21 @@ private:
         bool established = false;
         bool committing = false;
         bool answered = false;  // its commit has been answered
-        std::string host;
-        std::string identity;                // of its key or certificate; empty without TLS
+        Who who;
+        base::Origin origin{};
         const DevicePeer *device = nullptr;  // the port's device for this client's role
         Clock::time_point begun;
         Clock::time_point active;
-        Content content{};         // of a push
-        std::uint64_t got = 0;     // the bytes that it has read, by its own report
-        std::uint64_t asked = 0;   // the bytes that it asked to have stored
-        std::uint64_t stored = 0;  // the bytes that were stored
-        Mapping memory;            // requests, and answers after them
+        Content content{};          // of a push
+        std::uint64_t asked = 0;    // the bytes of a push that it asked to have stored
+        std::uint64_t stored = 0;   // those that were stored
+        std::uint64_t counted = 0;  // those that were stored at its last progress
+        Mapping memory;             // requests, and answers after them
         LocalRegion messages;
         LocalRegion pushed;  // until it commits
+        // The memory in which it measures. While a connection that wrote there exists, the end of the region
+        // waits for storage.
+        std::shared_ptr<PerfArea> area;
         Connection connection;
         PerfClient perf;
     };
@@ -98,27 +133,34 @@ private:
     [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
     [[nodiscard]] Outcome<> register_pool(Port &port);
     [[nodiscard]] Outcome<Durability> find_durability(const DevicePeer &device) const;
-    // Takes a signal. Returns whether the server goes on.
+    // These return whether the server goes on.
+    [[nodiscard]] bool take(std::uint64_t event, int signal_fd);
     [[nodiscard]] bool goes_on(int signal_fd);
+    // Tells the log and `happened`. What peers can cause without end becomes a count in the log.
+    void tell(ServerEvent::Kind kind, const Who &who, const std::string &text) const;
     void end_unknown();
     void take_request(Port &port);
-    void admit(Port &port, ConnectionRequest request, const Hello &hello);
+    void admit(Client client, ConnectionRequest request, const Hello &hello);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
     [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
                                       const std::string &identity) const;
     [[nodiscard]] Offer status() const;
-    [[nodiscard]] std::string why_full(const std::string &host) const;
+    [[nodiscard]] std::string why_full(const Client &client) const;
     [[nodiscard]] std::string why_busy(Mode mode) const;
+    [[nodiscard]] std::string why_no_push() const;
+    [[nodiscard]] std::string fault() const;
+    void make_room_for_refused();
     [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
     [[nodiscard]] Outcome<> prepare_messages(rpma_conn_req *request, Client &client) const;
     void take_event(int fd);
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
-    void come_further(Client &client, std::uint64_t &bytes, std::uint64_t now) const;
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(const Storage::Job &job);
-    void drop(int fd);
+    void end(int fd, Ending ending, const std::string &why);
+    void drop(int fd, const std::string &why = {});
+    [[nodiscard]] std::string what_stays() const;
     [[nodiscard]] Clock::duration patience(const Client &client) const;
     [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
@@ -126,22 +168,25 @@ private:
 
     const Pool &pool_;
     ServerLimits limits_;
-    std::function<void(const Content &)> committed_callback_;
+    Damage damage_;
+    std::function<void(const ServerEvent &)> happened_;
     // The durable content, which pulls get. It is not read from the commit word of the mapping or of the
     // file, because these change before they are durable.
     std::optional<Content> committed_;
-    Storage storage_;
-    std::size_t jobs_ = 0;   // the jobs that it has
+    std::size_t jobs_ = 0;   // the jobs that storage has
     int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;
     std::string why_volatile_;
     std::byte peer_configuration_{};
     ConnectionConfiguration configuration_;  // for new connections
     std::vector<std::unique_ptr<Port>> ports_;
+    Storage storage_{pool_};  // ends before the devices of the ports, whose memory it may hold
     base::Fd epoll_;
     std::unordered_map<int, Client> clients_;  // by the fd of the connection's events
+    std::deque<int> unread_;  // fds of clients that may have more messages, each once, in turn
     std::uint64_t last_number_ = 0;
     int pusher_ = -1;  // its fd; at most one client pushes, because two would mix in one slot
+    Who last_pusher_;  // the client whose push was admitted last, to which all of storage's jobs belong
 };
 
 }  // namespace cli

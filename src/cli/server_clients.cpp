@@ -9,19 +9,18 @@
 #include "base/log.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
+#include "stream/wire.hpp"
 
 namespace cli {
 
 namespace {
 
-// This many refused clients get the reason at a time; others are rejected, which carries no reason.
+// This many refused clients are connected at a time, until they have the reason.
 constexpr std::size_t most_refused = 64;
 
-std::string host_of(rpma_conn_req *request) {
-    sockaddr_storage address{};
+std::string host_of(const sockaddr_storage &address) {
     std::array<char, NI_MAXHOST> text{};
-    if (rpma_conn_req_get_peer_addr(request, &address) != 0 ||
-        getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
+    if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
                     text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
         return "an unknown address";
     }
@@ -57,11 +56,22 @@ void Server::take_request(Port &port) {
     ConnectionRequest request{requested};
     rpma_conn_private_data data{};
     (void)rpma_conn_req_get_private_data(requested, &data);
-    const auto hello = decode_hello({static_cast<const std::byte *>(data.ptr), data.len});
-    if (!hello) {
-        BASE_LOG_PEER(Warning, "rejected a peer: it %s", hello.error().text.c_str());
+    const std::span bytes{static_cast<const std::byte *>(data.ptr), data.len};
+    const auto hello = decode_hello(bytes);
+    sockaddr_storage peer{};
+    (void)rpma_conn_req_get_peer_addr(requested, &peer);
+    Client client;
+    client.port = &port;
+    client.who.host = host_of(peer);
+    client.origin = base::origin_of(peer);
+    if (hello) {
+        admit(std::move(client), std::move(request), *hello);
+    } else if (stream::decode_hello(bytes)) {
+        // It is a program on rsockets, or `rpma check`, which asks as one.
+        BASE_LOG(Info, "rejected a peer at %s: it is a client of rsockets", client.who.host.c_str());
     } else {
-        admit(port, std::move(request), *hello);
+        tell(ServerEvent::Kind::Refused, client.who,
+             fmt::format("rejected a peer at {}: it {}", client.who.host, hello.error().text));
     }
 }
 
@@ -78,18 +88,55 @@ std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::
     return limits_.permissions.why_not(mode, identity);
 }
 
-// Returns the reason why no more clients are admitted from a host; empty when they are.
-std::string Server::why_full(const std::string &host) const {
+// Returns the reason why no more clients are admitted from where this one is; empty when they are.
+std::string Server::why_full(const Client &client) const {
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
     if (std::cmp_greater_equal(std::ranges::count_if(clients_, admitted), limits_.clients)) {
         return fmt::format("{} clients are connected, no more are taken", limits_.clients);
     }
-    const auto same = [&](const auto &entry) { return entry.second.admitted && entry.second.host == host; };
-    if (std::cmp_greater_equal(std::ranges::count_if(clients_, same), limits_.clients_per_address)) {
-        return fmt::format("{} clients from {} are connected, no more are taken from there",
-                           limits_.clients_per_address, host);
+    const auto same = [&](const auto &entry) {
+        return entry.second.admitted && entry.second.origin == client.origin;
+    };
+    if (std::cmp_greater_equal(std::ranges::count_if(clients_, same), limits_.clients_per_origin)) {
+        return fmt::format("{} clients from {}{} are connected, no more are taken from there",
+                           limits_.clients_per_origin, client.who.host,
+                           client.who.host.contains(':') ? " and its network of 64 bits" : "");
     }
     return {};
+}
+
+// Returns the reason why the pool takes no push; empty when it does.
+std::string Server::why_no_push() const {
+    if (storage_error_ != 0) {
+        return fmt::format(
+            "the server could not make data durable: {}; it takes no push until it is started again",
+            errno_text(storage_error_));
+    }
+    if (const std::string fault = pool_.fault(); !fault.empty()) {
+        return fmt::format("pool {}: {}", pool_.path(), fault);
+    }
+    if (damage_.only_good == 0) {
+        return {};
+    }
+    return fmt::format(
+        "content {} is damaged, and a push would overwrite content {}, which is good: stop the server, and "
+        "commit "
+        "that content with rpma check --pool FILE --use-other-slot",
+        committed_->sequence, damage_.only_good);
+}
+
+// Returns the fault of the pool, for the answer about the status; storage's own has a field of its own there.
+std::string Server::fault() const {
+    if (const std::string fault = pool_.fault(); !fault.empty()) {
+        return "the pool " + fault;
+    }
+    if (!damage_.is_committed_damaged) {
+        return {};
+    }
+    return damage_.only_good == 0
+               ? fmt::format("content {} is damaged; a push replaces it", committed_->sequence)
+               : fmt::format("content {} is damaged; rpma check --use-other-slot commits content {}",
+                             committed_->sequence, damage_.only_good);
 }
 
 // Returns the reason why this client may not write into the slot that is not committed; empty when it may. A
@@ -97,7 +144,7 @@ std::string Server::why_full(const std::string &host) const {
 std::string Server::why_busy(Mode mode) const {
     if (pusher_ >= 0) {
         const Client &pusher = clients_.at(pusher_);
-        return fmt::format("another push is under way, from {} for {} seconds", pusher.host,
+        return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
                            std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
     }
     if (jobs_ > 0) {
@@ -109,6 +156,10 @@ std::string Server::why_busy(Mode mode) const {
 
 Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
     const auto refuse = [&](Status status, const std::string &reason) {
+        if (status != Status::Version && status != Status::Busy) {
+            tell(ServerEvent::Kind::Refused, client.who,
+                 fmt::format("refused a client from {}: {}", client.who.text(), reason));
+        }
         return Offer{.status = status, .reason = reason};
     };
     if (hello.version != protocol_version) {
@@ -116,35 +167,26 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     }
     const char *identity = nullptr;
     (void)rpma_conn_req_get_identity(request, &identity);
-    client.identity = identity != nullptr ? identity : "";
-    if (const std::string why = why_not(hello.mode, request, client.identity); !why.empty()) {
-        BASE_LOG_PEER(Warning, "refused a client from %s: %s", client.host.c_str(), why.c_str());
+    client.who.identity = identity != nullptr ? identity : "";
+    if (const std::string why = why_not(hello.mode, request, client.who.identity); !why.empty()) {
         return refuse(Status::Limit, why);
     }
     if (hello.mode == Mode::Status) {
         return status();
     }
-    if (const std::string full = why_full(client.host); !full.empty()) {
+    if (const std::string full = why_full(client); !full.empty()) {
         return refuse(Status::Full, full);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
         if (const std::string busy = why_busy(hello.mode); !busy.empty()) {
             return refuse(Status::Busy, busy);
         }
-        if (storage_error_ != 0) {
-            return refuse(Status::Failed,
-                          fmt::format("the server could not make data durable: {}; it takes no push until it "
-                                      "is started again",
-                                      errno_text(storage_error_)));
-        }
-        if (const auto usable = pool_.check(); !usable) {
-            BASE_LOG_PEER(Warning, "%s", usable.error().text.c_str());
-            return refuse(Status::Failed, usable.error().text);
+        if (const std::string why = why_no_push(); !why.empty()) {
+            return refuse(Status::Failed, why);
         }
     }
     auto offered = offer(hello, request, client);
     if (!offered) {
-        BASE_LOG_PEER(Warning, "%s", offered.error().text.c_str());
         return refuse(Status::Failed, offered.error().text);
     }
     return *std::move(offered);
@@ -158,10 +200,11 @@ Offer Server::status() const {
                 .length = committed_ ? committed_->length : 0,
                 .checksum = committed_ ? committed_->checksum : 0,
                 .clients = static_cast<std::uint32_t>(std::ranges::count_if(clients_, admitted)),
-                .storage_error = static_cast<std::uint32_t>(storage_error_)};
+                .storage_error = static_cast<std::uint32_t>(storage_error_),
+                .reason = fault()};
     if (pusher_ >= 0) {
         const Client &pusher = clients_.at(pusher_);
-        offer.pusher = pusher.host;
+        offer.pusher = pusher.who.host;
         offer.pushing_seconds = static_cast<std::uint32_t>(
             std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - pusher.begun).count());
     }
@@ -177,7 +220,7 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
         // A flush of a copy makes nothing durable.
         offer.durability = pool_.is_copied() ? Durability::None : durability_;
-        client.perf = TRY(port.perf.admit(hello, request, client.content.slot, offer));
+        client.perf = TRY(port.perf.admit(hello, request, client.content.slot, client.area, offer));
         return offer;
     }
     TRY(prepare_messages(request, client));
@@ -212,31 +255,49 @@ Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const
     return {};
 }
 
-void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
+// The oldest refused client makes room, one of the origin that has most of them. It has had its answer,
+// unless it is slow; its origin alone can be the reason.
+void Server::make_room_for_refused() {
+    base::Shares shares;
+    const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
+    if (std::cmp_less(std::ranges::count_if(clients_, was_refused), most_refused)) {
+        return;
+    }
+    for (const auto &[fd, client] : clients_) {
+        if (!client.admitted) {
+            shares.add(client.origin);
+        }
+    }
+    const std::size_t most = shares.most();
+    int oldest = -1;
+    for (const auto &[fd, client] : clients_) {
+        if (!client.admitted && shares.of(client.origin) == most &&
+            (oldest < 0 || client.number < clients_.at(oldest).number)) {
+            oldest = fd;
+        }
+    }
+    drop(oldest);
+}
+
+void Server::admit(Client client, ConnectionRequest request, const Hello &hello) {
     if (pusher_ >= 0) {
         take_event(pusher_);  // the event may be its end
     }
-    Client client;
     client.number = ++last_number_;
-    client.port = &port;
     client.mode = hello.mode;
-    client.host = host_of(request.get());
     client.begun = client.active = Clock::now();
-    client.device = hello.mode == Mode::Push ? &port.pushers : &port.device;
+    client.device = hello.mode == Mode::Push ? &client.port->pushers : &client.port->device;
     if (const auto prepared =
             checked(rpma_conn_req_prepare(request.get(), client.device->peer.get(), configuration_.get()),
-                    "rejected a client from {}", client.host);
+                    "rejected a client from {}", client.who.host);
         !prepared) {
         BASE_LOG_PEER(Warning, "%s", prepared.error().text.c_str());
         return;
     }
     const Offer offer = answer(hello, request.get(), client);
     client.admitted = offer.status == Status::Ok && hello.mode != Mode::Status;
-    const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
-    if (!client.admitted &&
-        std::cmp_greater_equal(std::ranges::count_if(clients_, was_refused), most_refused)) {
-        BASE_LOG_PEER(Warning, "rejected a client from %s: %s", client.host.c_str(), offer.reason.c_str());
-        return;
+    if (!client.admitted) {
+        make_room_for_refused();
     }
     OfferBytes bytes = encode_offer(offer);
     const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
@@ -263,6 +324,7 @@ void Server::admit(Port &port, ConnectionRequest request, const Hello &hello) {
     }
     if (hello.mode == Mode::Push && client.admitted) {
         pusher_ = fd;
+        last_pusher_ = client.who;
     }
     clients_.emplace(fd, std::move(client));
 }

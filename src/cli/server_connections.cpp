@@ -20,7 +20,13 @@ namespace {
 // The time for a client that was accepted and sends nothing, and for one that was refused.
 constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
-constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);  // in a client's memory
+// In a client's memory: an answer for each request, and behind them the last.
+constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);
+constexpr std::size_t last_answer_offset = answers_offset + most_requests * sizeof(AnswerBytes);
+// A push that stores fewer bytes than these within its lease makes no progress.
+constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
+// A client with more completions than these waits until the others have had their turn.
+constexpr int polls_in_turn = 2;
 
 }  // namespace
 
@@ -35,6 +41,8 @@ void Server::take_event(int fd) {
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
+    std::string why = event == RPMA_CONN_CLOSED ? "its client closed the connection"
+                                                : "the connection to its client was lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
         client.active = Clock::now();
@@ -44,9 +52,11 @@ void Server::take_event(int fd) {
         if (started) {
             return;
         }
-        BASE_LOG_PEER(Warning, "dropped a client: %s", started.error().text.c_str());
+        why = started.error().text;
+        tell(ServerEvent::Kind::Dropped, client.who,
+             fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
-    drop(fd);
+    drop(fd, why);
 }
 
 void Server::take_messages(int fd) {
@@ -59,30 +69,25 @@ void Server::take_messages(int fd) {
     (void)rpma_conn_get_cq(client.connection.get(), &completions);
     (void)rpma_cq_wait(completions);  // may wake up without an event
     std::array<ibv_wc, 8> taken;
-    int count = 0;
-    while (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) == 0) {
+    for (int polls = 0; polls < polls_in_turn; ++polls) {
+        int count = 0;
+        if (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) != 0) {
+            return;
+        }
         for (const ibv_wc &completion : std::span{taken}.first(static_cast<std::size_t>(count))) {
             if (completion.status != IBV_WC_SUCCESS) {
-                return drop(fd);
+                return drop(fd, "the connection to its client was lost");
             }
             if (completion.opcode != IBV_WC_RECV) {
                 continue;
             }
             if (const auto served = serve(client, completion); !served) {
-                BASE_LOG_PEER(Warning, "dropped a client from %s: it %s", client.host.c_str(),
-                              served.error().text.c_str());
-                return drop(fd);
+                return end(fd, Ending::NotServed, fmt::format("it {}", served.error().text));
             }
         }
     }
-}
-
-// A push is active when it makes progress, and its content is no longer than the slot. A push that only sends
-// messages loses its place.
-void Server::come_further(Client &client, std::uint64_t &bytes, std::uint64_t now) const {
-    if (client.mode != Mode::Push || (now > bytes && now <= pool_.layout().capacity)) {
-        bytes = now;
-        client.active = Clock::now();
+    if (std::ranges::find(unread_, fd) == unread_.end()) {
+        unread_.push_back(fd);
     }
 }
 
@@ -90,7 +95,8 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     const Request request = TRY(decode_request(
         client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
     if (request.ask == Ask::Alive) {
-        come_further(client, client.got, request.length);
+        // A push makes progress only by what is stored, because anybody can claim to be active.
+        client.active = client.mode == Mode::Push ? client.active : Clock::now();
         return reply(client, message.wr_id, {});
     }
     const std::uint64_t room = pool_.layout().capacity;
@@ -105,15 +111,16 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed("asks to store {} bytes at {} (expected {} bytes at most in all)", request.length,
                       request.offset, room);
     }
-    come_further(client, client.asked, request.offset + request.length);
+    client.asked = std::max(client.asked, request.offset + request.length);
     Storage::Job job{client.number, message.wr_id, request, client.content};
     if (request.ask == Ask::Commit) {
         client.committing = true;
-        client.pushed.reset();  // nobody changes the content after it is verified
+        job.region = std::shared_ptr<rpma_mr_local>{
+            std::move(client.pushed)};  // nobody changes it after it is verified
         job.content.length = request.length;
         job.content.checksum = request.checksum;
     }
-    storage_.submit(job);
+    storage_.submit(std::move(job));
     ++jobs_;
     return {};
 }
@@ -143,41 +150,76 @@ void Server::finish_jobs() {
 
 void Server::finish(const Storage::Job &job) {
     const bool committed = job.request.ask == Ask::Commit && job.answer.verdict == Verdict::Done;
+    const auto found = clients_.find(pusher_);
+    const bool is_there = found != clients_.end() && found->second.number == job.client;
     if (job.answer.error != 0 && storage_error_ == 0) {
         storage_error_ = job.answer.error;
-        BASE_LOG(Error,
-                 "pool %s: cannot make it durable: %s; no push is taken until the server is started again, "
-                 "pulls are",
-                 pool_.path().c_str(), errno_text(storage_error_));
+        tell(ServerEvent::Kind::StorageFailed, last_pusher_,
+             fmt::format("pool {}: cannot make it durable: {}; no push is taken until the server is started "
+                         "again, pulls are",
+                         pool_.path(), errno_text(storage_error_)));
     }
     if (committed) {
         committed_ = job.content;
+        damage_ = {};
     }
-    const auto found = clients_.find(pusher_);
-    if (found != clients_.end() && found->second.number == job.client) {
+    if (job.answer.verdict == Verdict::Different) {
+        tell(ServerEvent::Kind::Aborted, last_pusher_,
+             fmt::format("a push from {} did not commit: the bytes that arrived have another checksum than "
+                         "those that were sent; {}",
+                         last_pusher_.text(), what_stays()));
+    }
+    if (is_there) {
         Client &client = found->second;
-        come_further(client, client.stored, job.request.offset + job.request.length);
+        client.stored = std::max(client.stored, job.request.offset + job.request.length);
+        if (client.stored >= client.counted + least_progress) {
+            client.counted = client.stored;
+            client.active = Clock::now();
+        }
         client.answered = job.request.ask == Ask::Commit;
         if (const auto told = reply(client, job.place, job.answer); !told) {
-            BASE_LOG_PEER(Warning, "dropped a client: it %s", told.error().text.c_str());
-            drop(pusher_);
+            drop(pusher_, fmt::format("it {}", told.error().text));
         } else if (client.answered) {
             client.active = Clock::now();
             pusher_ = -1;  // it has no region to write to, so another push may begin
         }
     }
     if (committed) {
-        committed_callback_(job.content);
-    } else if (job.answer.verdict == Verdict::Different) {
-        BASE_LOG_PEER(
-            Warning,
-            "a push did not commit: the bytes that arrived have another checksum than those that were sent");
+        happened_({ServerEvent::Kind::Committed, last_pusher_, {}, job.content});
     }
+}
+
+// Returns the content that the pool has after a push without a commit, for a message.
+std::string Server::what_stays() const {
+    if (!committed_) {
+        return "the pool still has no content";
+    }
+    return fmt::format("the pool still has content {}{}", committed_->sequence,
+                       damage_.is_committed_damaged ? ", which is damaged" : "");
+}
+
+// Tells the client why its connection ends, as far as it listens, and drops it.
+void Server::end(int fd, Ending ending, const std::string &why) {
+    const Client &client = clients_.at(fd);
+    if (client.established && client.admitted && client.messages) {
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(patience(client)).count();
+        const AnswerBytes bytes =
+            encode_answer({Verdict::Ended, static_cast<int>(ending), static_cast<std::uint64_t>(seconds)});
+        std::ranges::copy(bytes,
+                          client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(last_answer_offset));
+        (void)rpma_send(client.connection.get(), client.messages.get(), last_answer_offset, bytes.size(),
+                        RPMA_F_COMPLETION_ON_ERROR, nullptr);
+    }
+    if (client.admitted && (fd != pusher_ || client.committing)) {
+        tell(ServerEvent::Kind::Dropped, client.who,
+             fmt::format("dropped a client from {}: {}", client.who.text(), why));
+    }
+    drop(fd, why);
 }
 
 // Until its queue pair is gone, bytes of a dead pusher may still be placed. Only after that another push may
 // begin.
-void Server::drop(int fd) {
+void Server::drop(int fd, const std::string &why) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
     if (client.established) {
@@ -186,9 +228,12 @@ void Server::drop(int fd) {
     if (fd == pusher_) {
         pusher_ = -1;
         if (!client.committing) {
-            BASE_LOG_PEER(Warning, "a push ended without a commit: the pool still has the old content");
+            tell(ServerEvent::Kind::Aborted, client.who,
+                 fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(), why,
+                             what_stays()));
         }
     }
+    std::erase(unread_, fd);
     clients_.erase(found);
 }
 
@@ -197,7 +242,7 @@ void Server::end_unknown() {
     std::vector<int> asked;
     std::vector<const rpma_conn *> connections;
     for (const auto &[fd, client] : clients_) {
-        if (!client.identity.empty()) {
+        if (!client.who.identity.empty()) {
             asked.push_back(fd);
             connections.push_back(client.connection.get());
         }
@@ -211,15 +256,14 @@ void Server::end_unknown() {
     }
     std::size_t ended = 0;
     for (std::size_t place = 0; place < asked.size(); ++place) {
+        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): make_unique sets it, and the call above
         if (known[place]) {
             continue;
         }
         const int fd = asked[place];
         const Client &client = clients_.at(fd);
         ended += client.admitted ? 1 : 0;
-        BASE_LOG(Warning, "dropped a client from %s: the identity %s is not let in any more",
-                 client.host.c_str(), client.identity.c_str());
-        drop(fd);
+        end(fd, Ending::NotLetIn, fmt::format("the identity {} is not let in any more", client.who.identity));
     }
     const auto stay = std::ranges::count_if(clients_, [](const auto &one) { return one.second.admitted; });
     BASE_LOG(Warning, "SIGHUP: ended %zu connections, %td stay", ended, stay);
@@ -269,13 +313,12 @@ int Server::drop_late() {
     }
     for (const int fd : late) {
         const Client &client = clients_.at(fd);
-        if (client.admitted) {
-            BASE_LOG_PEER(
-                Warning, "dropped a client from %s that %s for %lld seconds", client.host.c_str(),
-                client.established ? "did nothing" : "did not finish connecting",
-                static_cast<long long>(std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
-        }
-        drop(fd);
+        end(fd, Ending::NoProgress,
+            fmt::format("it {} for {} seconds",
+                        !client.established         ? "did not finish connecting"
+                        : client.mode == Mode::Push ? "stored too little"
+                                                    : "did nothing",
+                        std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
     }
     return clients_.empty() ? -1
                             : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());

@@ -16,8 +16,10 @@ namespace {
 constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less time than going to sleep for it.
 constexpr auto session_spins = std::chrono::microseconds{50};
-// Marks the completion of a request's message; the operation itself is done when its answer has come.
+// Marks the completion of a request's message; the operation itself is done when its answer has come. The
+// completions of answers have the numbers from the other one on.
 constexpr Session::Operation of_request = 0;
+constexpr Session::Operation of_answers = Session::Operation{1} << 63;
 void *context_of(Session::Operation operation) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(operation));
 }
@@ -30,7 +32,7 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
     TRY(session->allocate());
     session->offer_ =
         TRY(session->server_.connect(session->device_, {protocol_version, mode},
-                                     {.sends = queue_size + most_requests, .receives = most_requests}));
+                                     {.sends = queue_size + most_requests, .receives = most_answers}));
     if (session->offer_.status == Status::Ok) {
         TRY(session->take_offer());
     }
@@ -38,7 +40,7 @@ Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mod
 }
 
 Outcome<> Session::allocate() {
-    constexpr std::size_t size = answers_offset + most_requests * sizeof(AnswerBytes);
+    constexpr std::size_t size = answers_offset + most_answers * sizeof(AnswerBytes);
     memory_ = Mapping{size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
     if (!memory_) {
         return failed("cannot allocate {} bytes: {}", size, errno_text(errno));
@@ -57,6 +59,9 @@ Outcome<> Session::take_offer() {
         return failed("{}: offers {} bytes (expected its capacity, {})", server_.name(), size,
                       offer_.capacity);
     }
+    for (std::size_t place = 0; place < most_answers; ++place) {
+        TRY(listen_for_answer(place));
+    }
     return {};
 }
 
@@ -74,7 +79,10 @@ Outcome<> Session::reserve() {
 }
 
 Outcome<Session::Operation> Session::posted(int result, const char *what) {
-    TRY(checked(result, "{}: cannot post a {}", server_.name(), what));
+    if (result != 0) {
+        TRY(reap());  // the server may have said why it ends the connection
+        return std::unexpected{checked(result, "{}: cannot post a {}", server_.name(), what).error()};
+    }
     return ++posted_;
 }
 
@@ -96,9 +104,12 @@ Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t l
     return ask({.ask = Ask::Store, .offset = offset, .length = length});
 }
 
-Outcome<> Session::keep_alive(std::uint64_t got) {
-    if (Clock::now() - last_asked_ > alive_interval && asked_.size() < most_requests) {
-        TRY(ask({.ask = Ask::Alive, .length = got}));
+Outcome<> Session::keep_alive() {
+    if (Clock::now() - last_asked_ > alive_interval) {
+        TRY(reap());  // the server may have said why it ends the connection
+        if (asked_.size() < most_requests) {
+            TRY(ask({.ask = Ask::Alive}));
+        }
     }
     return {};
 }
@@ -116,16 +127,10 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
         TRY(wait_for(asked_.front().operation));
     }
     TRY(reserve());
-    const std::size_t place = asked_count_++ % most_requests;
-    const std::size_t sent = requests_offset + place * sizeof(RequestBytes);
-    const std::size_t answered = answers_offset + place * sizeof(AnswerBytes);
+    const std::size_t sent = requests_offset + asked_count_++ % most_requests * sizeof(RequestBytes);
     std::ranges::copy(encode_request(request), memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
-    std::ranges::fill(memory_.bytes().subspan(answered, sizeof(AnswerBytes)), std::byte{});  // no answer yet
     last_asked_ = Clock::now();
-    asked_.push_back({posted_ + 1, request.ask, answered, last_asked_});
-    TRY(checked(
-        rpma_recv(server_.get(), local_.get(), answered, sizeof(AnswerBytes), context_of(posted_ + 1)),
-        "{}: cannot post a receive", server_.name()));
+    asked_.push_back({posted_ + 1, request.ask, last_asked_});
     // It has a completion, which frees its place in the queue, because no other operation may be posted
     // meanwhile.
     return posted(rpma_send(server_.get(), local_.get(), sent, sizeof(RequestBytes), RPMA_F_COMPLETION_ALWAYS,
@@ -167,36 +172,53 @@ Outcome<> Session::reap() {
         if (completion.wr_id == of_request) {
             continue;
         }
+        if (completion.wr_id >= of_answers) {
+            TRY(take_answer(completion.wr_id - of_answers));
+            continue;
+        }
         if (completion.wr_id <= completed_ || completion.wr_id > posted_) {
             return failed("{}: operation {} completed (expected one from {} to {})", server_.name(),
                           completion.wr_id, completed_ + 1, posted_);
         }
-        TRY(complete(completion.wr_id));
+        complete(completion.wr_id);
     }
     return {};
 }
 
 // Verbs completes in order, but with the kernel's siw a write does not wait for a read before it.
-Outcome<> Session::complete(Operation operation) {
+void Session::complete(Operation operation) {
     done_.set(operation % queue_size);
     while (done_.test((completed_ + 1) % queue_size)) {
         ++completed_;
         done_.reset(completed_ % queue_size);
-        if (!asked_.empty() && asked_.front().operation == completed_) {
-            TRY(take_answer());
-        }
     }
-    return {};
+}
+
+// The answers come in the order of the receives.
+Outcome<> Session::listen_for_answer(std::size_t place) {
+    const std::size_t offset = answers_offset + place * sizeof(AnswerBytes);
+    std::ranges::fill(memory_.bytes().subspan(offset, sizeof(AnswerBytes)), std::byte{});  // no answer yet
+    return checked(
+        rpma_recv(server_.get(), local_.get(), offset, sizeof(AnswerBytes), context_of(of_answers + place)),
+        "{}: cannot post a receive", server_.name());
 }
 
 // Takes the answer to the oldest request. The caller decides about the answer to a commit.
-Outcome<> Session::take_answer() {
-    const Asked asked = asked_.front();
-    asked_.pop_front();
-    const auto answer = decode_answer(memory_.bytes().subspan(asked.answer, sizeof(AnswerBytes)));
+Outcome<> Session::take_answer(std::size_t place) {
+    const auto answer = decode_answer(
+        memory_.bytes().subspan(answers_offset + place * sizeof(AnswerBytes), sizeof(AnswerBytes)));
     if (!answer) {
         return failed("{}: {}", server_.name(), answer.error().text);
     }
+    if (answer->verdict == Verdict::Ended) {
+        return failed(Exit::Unreachable, "{}: the server ended the connection: {}", server_.name(),
+                      ending_text(*answer));
+    }
+    if (asked_.empty()) {
+        return failed("{}: answered what was not asked", server_.name());
+    }
+    const Asked asked = asked_.front();
+    asked_.pop_front();
     answer_ = *answer;
     if (asked.ask == Ask::Store) {
         const std::chrono::duration<double> took = Clock::now() - asked.since;
@@ -206,7 +228,8 @@ Outcome<> Session::take_answer() {
         return failed("{}: the server could not make the data durable: {}", server_.name(),
                       errno_text(answer->error));
     }
-    return {};
+    complete(asked.operation);
+    return listen_for_answer(place);
 }
 
 }  // namespace cli

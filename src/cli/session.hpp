@@ -45,9 +45,9 @@ public:
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
     // Has the server make the bytes written there durable.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
-    // Tells the server that the client is active, unless a message said so recently. `got` is the number of
-    // bytes that a push has read of its source, because a push that reads none is ended.
-    [[nodiscard]] Outcome<> keep_alive(std::uint64_t got = 0);
+    // Tells the server that the client is active, unless a message said so recently. A push that stores too
+    // little is ended all the same.
+    [[nodiscard]] Outcome<> keep_alive();
 
     // Waits until this operation, and all before it, have completed.
     [[nodiscard]] Outcome<> wait_for(Operation operation);
@@ -72,10 +72,13 @@ private:
     [[nodiscard]] Outcome<Operation> ask(const Request &request);
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
-    [[nodiscard]] Outcome<> complete(Operation operation);
-    [[nodiscard]] Outcome<> take_answer();
+    void complete(Operation operation);
+    [[nodiscard]] Outcome<> listen_for_answer(std::size_t place);
+    [[nodiscard]] Outcome<> take_answer(std::size_t place);
 
-    // The requests are after the chunks.
+    // The requests are after the chunks, then the answers. One more answer than requests says why the server
+    // ends the connection.
+    static constexpr std::size_t most_answers = most_requests + 1;
     static constexpr std::size_t requests_offset = depth * chunk_size;
     static constexpr std::size_t answers_offset = requests_offset + most_requests * sizeof(RequestBytes);
 
@@ -94,7 +97,6 @@ private:
     struct Asked {
         Operation operation;
         Ask ask;
-        std::size_t answer;  // its place in the memory
         Clock::time_point since;
     };
     std::deque<Asked> asked_;  // requests without an answer

@@ -19,6 +19,15 @@ struct StatusOptions {
     bool json = false;
 };
 
+// Returns the fault of the server's storage; empty without one.
+std::string fault_of(const Offer &offer) {
+    if (offer.storage_error != 0) {
+        return fmt::format("failed: {}; no push is taken until the server is started again",
+                           errno_text(static_cast<int>(offer.storage_error)));
+    }
+    return offer.reason;
+}
+
 void print_status(const StatusOptions &options, const Offer &offer) {
     const bool durable = offer.durability != Durability::None;
     const bool is_pushed = !offer.pusher.empty();
@@ -46,21 +55,21 @@ void print_status(const StatusOptions &options, const Offer &offer) {
     summary.add_text("push", is_pushed
                                  ? fmt::format("from {} for {} seconds", offer.pusher, offer.pushing_seconds)
                                  : "none under way");
-    const bool failed_storage = offer.storage_error != 0;
-    summary.add("storage", failed_storage ? errno_text(static_cast<int>(offer.storage_error)) : "ok",
-                failed_storage ? fmt::format("failed: {}; no push is taken until the server is started again",
-                                             errno_text(static_cast<int>(offer.storage_error)))
-                               : "ok");
+    const std::string fault = fault_of(offer);
+    summary.add("storage", fault.empty() ? "ok" : fault);
     summary.print(options.json);
 }
 
+// A server that answers may still be sick, which a monitor learns from the exit status.
 Outcome<> status(const StatusOptions &options) {
     const Address address = TRY(parse_address(options.address));
     end_waits_on_signals();
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     PoolConnection server{address, options.timeout_seconds};
-    print_status(options, TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1})));
-    return {};
+    const Offer offer = TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1}));
+    print_status(options, offer);
+    const std::string fault = fault_of(offer);
+    return fault.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, fault);
 }
 
 }  // namespace

@@ -32,10 +32,10 @@ Outcome<> Storage::start() {
     return {};
 }
 
-void Storage::submit(const Job &job) {
+void Storage::submit(Job job) {
     {
         const base::Lock lock{mutex_};
-        jobs_.push_back(job);
+        jobs_.push_back(std::move(job));
     }
     wake_.notify_one();
 }
@@ -56,13 +56,14 @@ void Storage::run() {
         if (stopping_) {
             return;
         }
-        Job job = jobs_.front();
+        Job job = std::move(jobs_.front());
         jobs_.pop_front();
         {
             const base::Unlock unlocked{mutex_};
+            job.region.reset();
             job.answer = answer(job);
         }
-        done_.push_back(job);
+        done_.push_back(std::move(job));
         (void)eventfd_write(done_event_.get(), 1);
     }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,9 @@ public:
         std::uint64_t place;
         Request request;
         Content content;  // the content to commit, or the slot of a store
+        // The region of a commit, which is given up first. That may wait for the peer.
+        // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a job is made without
+        std::shared_ptr<const void> region{};
         Answer answer{};  // set when the job is done
     };
 
@@ -37,7 +41,7 @@ public:
     // Returns a descriptor that is readable from the end of a job until it is taken.
     [[nodiscard]] int fd() const { return done_event_.get(); }
     // Adds a job. Jobs are done in the order of these calls.
-    void submit(const Job &job);
+    void submit(Job job);
     [[nodiscard]] std::vector<Job> take_done();
 
 private:

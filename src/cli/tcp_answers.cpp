@@ -61,7 +61,8 @@ std::uint64_t RequestStream::take(std::span<const std::byte> bytes) {
 
 StopEvent::StopEvent() : fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
 
-void StopEvent::stop() const {
+void StopEvent::stop() {
+    stopped_.store(true, std::memory_order_relaxed);
     (void)eventfd_write(fd_.get(), 1);
 }
 
@@ -157,7 +158,7 @@ void TcpAnswers::serve(int connection) {
 
 std::size_t TcpAnswers::receive(int connection, std::span<std::byte> into) {
     auto idle_since = std::chrono::steady_clock::time_point::max();
-    while (true) {
+    while (!stop_.is_stopped()) {
         const ssize_t got = recv(connection, into.data(), into.size(), 0);
         if (got >= 0) {
             active_.store(std::chrono::steady_clock::now().time_since_epoch(), std::memory_order_relaxed);
@@ -172,10 +173,11 @@ std::size_t TcpAnswers::receive(int connection, std::span<std::byte> into) {
             return 0;
         }
     }
+    return 0;
 }
 
 bool TcpAnswers::send(int connection, std::uint64_t size) {
-    while (size > 0) {
+    while (size > 0 && !stop_.is_stopped()) {
         const ssize_t sent =
             ::send(connection, buffer_.data(), std::min<std::uint64_t>(size, buffer_.size()), MSG_NOSIGNAL);
         if (sent >= 0) {

@@ -54,12 +54,15 @@ class StopEvent {
 public:
     StopEvent();
     explicit operator bool() const { return static_cast<bool>(fd_); }
-    void stop() const;
+    void stop();
+    // A thread that always finds something to do asks this at intervals.
+    [[nodiscard]] bool is_stopped() const { return stopped_.load(std::memory_order_relaxed); }
     // Waits until the descriptor is readable (or, if `events` says so, writable), and returns true; returns
     // false after stop().
     [[nodiscard]] bool wait(int fd, short events) const;
 
 private:
+    std::atomic<bool> stopped_{false};  // relaxed: it publishes nothing else
     base::Fd fd_;
 };
 

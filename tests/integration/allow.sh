@@ -14,7 +14,7 @@ asks_in_vain() {
     local key=$1 verb=$2
     shift 2
     refused_with 6 "refused: the identity $key may not $verb (--allow)" "$rpma" "$@" --psk "$key"
-    grep -q "refused a client from 127.0.0.1: the identity $key may not $verb (--allow)" server.err ||
+    grep -q "refused a client from 127.0.0.1 ($key): the identity $key may not $verb (--allow)" server.err ||
         die "the server does not say that $key may not $verb"
 }
 
@@ -36,12 +36,29 @@ cmp got content || die "a refused push changed the content"
 bounded "$rpma" push --psk other another "$address" >stdout 2>stderr || die "push by one that may do both"
 stop_server
 
+# A program that reads the events learns who did what, and when.
+start_server pool 3M --psk keys --allow push=writer,pull=reader --json
+bounded "$rpma" push --psk writer content "$address" >stdout 2>stderr || die "push by the writer"
+asks_in_vain reader push push another "$address"
+RPMA_TLS=psk:$PWD/writer bounded "$peer" no_commit 127.0.0.1 "$port" || die "no_commit"
+bounded "$rpma" status --psk reader "$address" >stdout 2>stderr || die "status"
+stop_server
+# event NAME IDENTITY TEXT
+event() {
+    grep -Eq "^\\{\"event\":\"$1\",\"time\":\"20[0-9-]+T[0-9:]+Z\",\"host\":\"127.0.0.1\",\"identity\":\"$2\",.*$3" server.out ||
+        die "no event $1: $(cat server.out)"
+}
+event committed writer '"sequence":3,"bytes":1048576,"checksum":"crc32c:'
+event refused reader '"text":"refused a client from 127.0.0.1 .reader.: the identity reader may not push'
+event aborted writer '"text":"a push from 127.0.0.1 .writer. ended without a commit: '
+
 # Without the option each key lets its host do everything. The option without a word would let nobody do anything.
 start_server pool 3M --psk keys
 bounded "$rpma" push --psk reader content "$address" >stdout 2>stderr || die "push without --allow"
 stop_server
 refused_with 2 '--allow: expected --psk FILE or --x509 FILE too' "$rpma" serve --pool pool --allow push=writer
 refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow ''
+refused_with 2 '--allow [push=writer]: expected push=IDENTITY' "$rpma" serve --pool pool --psk keys --allow '[push=writer]'
 for bad in push pull= =writer read=writer; do
     refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow "push=writer,$bad"
 done

@@ -77,5 +77,5 @@ for kind in garbage silent; do
     refused "127.0.0.1:$other" "$rpma" push content "127.0.0.1:$other" --timeout 2
 done
 stop_server
-grep -Eq '^rpma: and [0-9]+ more like this in the last [0-9]+ s: rejected a peer: it is no rpma client' server.err ||
+grep -Eq '^rpma: [0-9TZ:-]+ and [0-9]+ more like this in the last [0-9]+ s: rejected a peer at 127.0.0.1: it is no rpma client' server.err ||
     die "the server does not say how many more it rejected"

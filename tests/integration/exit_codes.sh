@@ -45,7 +45,7 @@ push old
 begin_push
 stop_server
 go_on
-ends_with 3 'the server closed the connection; nothing was committed$'
+ends_with 3 'the server ended the connection: the server is being stopped; nothing was committed$'
 
 start_server pool 1M
 begin_push

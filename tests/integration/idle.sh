@@ -7,9 +7,21 @@
 head -c 1M /dev/urandom >content
 start_server pool 1M --push-lease 3 --idle-limit 3
 push content
-mkfifo said
-# One client is silent, and one says again and again that it is there.
-for pusher in hold talk; do
+mkfifo said source
+# The source of a push pauses. The client says that it is there, and is told why its push ends.
+"$rpma" push - "$address" <source >stdout 2>paused.err &
+paused=$!
+helpers+=($paused)
+exec {input}>source
+head -c 100000 content 1>&"$input"
+code=0
+wait $paused || code=$?
+exec {input}>&-
+[ $code -eq 3 ] || die "a push that pauses ended with $code"
+grep -q 'the server ended the connection: the transfer made no progress for 3 seconds (.*); nothing was committed$' paused.err ||
+    die "the client is not told why its push ended: $(cat paused.err)"
+# One client claims again and again to have come further, and one stores a byte at a time.
+for pusher in talk trickle; do
     "$peer" $pusher 127.0.0.1 "$port" >said &
     helpers+=($!)
     read -t 60 -r line <said || die "$pusher"
@@ -20,7 +32,8 @@ for pusher in hold talk; do
     done
     [ "$try" -lt 20 ] || die "a pusher that only does this ($pusher) blocks others"
 done
-[ "$(grep -c 'from 127.0.0.1 that did nothing for 3 seconds' server.err)" -eq 2 ] || die "the pushers were not ended"
+[ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; the pool still has content' server.err)" -eq 3 ] ||
+    die "the pushers were not ended"
 "$peer" commit_and_stay 127.0.0.1 "$port" >said &
 helpers+=($!)
 read -t 60 -r line <said || die "commit_and_stay"

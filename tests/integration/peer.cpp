@@ -11,15 +11,24 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "../loopback.hpp"
+#include "base/fd.hpp"
 #include "cli/checksum.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
+#include "cli/tcp_answers.hpp"
+#include "soft/wire/ddp.hpp"
+#include "soft/wire/mpa.hpp"
 
 namespace {
+
+namespace wire = soft::wire;
 
 [[noreturn]] void die(const char *what) {
     std::fprintf(stderr, "test_peer: %s\n", what);
@@ -147,10 +156,10 @@ struct Client {
     }
 
     // Returns false when the connection has ended.
-    bool says_that_it_is_there() {
+    bool says_that_it_is_there(const cli::Request &request = {.ask = cli::Ask::Alive}) {
         constexpr std::size_t asked = 2048;
         constexpr std::size_t answered = 3072;
-        std::ranges::copy(cli::encode_request({.ask = cli::Ask::Alive}), memory.begin() + asked);
+        std::ranges::copy(cli::encode_request(request), memory.begin() + asked);
         check(rpma_recv(connection.get(), local.get(), answered, sizeof(cli::AnswerBytes), nullptr),
               "receive");
         check(rpma_send(connection.get(), local.get(), asked, sizeof(cli::RequestBytes),
@@ -309,8 +318,8 @@ int hold(const char *address, const char *port) {
     return 1;
 }
 
-// Says again and again that it is there, and never pushes a byte, until the server ends the connection.
-int talk(const char *address, const char *port) {
+// Asks again and again, until the server ends the connection.
+int keep_asking(const char *address, const char *port, cli::Ask ask) {
     Client client;
     const auto offer = client.connect_well(address, port, cli::Mode::Push);
     client.take_region(offer.memory_region);
@@ -318,17 +327,157 @@ int talk(const char *address, const char *port) {
     std::fflush(stdout);
     int fd = -1;
     check(rpma_conn_get_event_fd(client.connection.get(), &fd), "event fd");
-    constexpr int most = 600;
+    constexpr std::uint64_t most = 600;
     pollfd ended{fd, POLLIN, 0};
-    for (int said = 0; said < most; ++said) {
-        if (poll(&ended, 1, 100) == 1) {
-            return 0;
-        }
-        if (!client.says_that_it_is_there()) {
+    for (std::uint64_t said = 0; said < most; ++said) {
+        const cli::Request request =
+            ask == cli::Ask::Alive ? cli::Request{ask, 0, said} : cli::Request{ask, said, 1};
+        if (poll(&ended, 1, 100) == 1 || !client.says_that_it_is_there(request)) {
             return 0;
         }
     }
-    die("the server keeps a push that only talks");
+    die("the server keeps a push that makes no progress");
+}
+
+// Claims to have read more and more of its source, and pushes nothing.
+int talk(const char *address, const char *port) {
+    return keep_asking(address, port, cli::Ask::Alive);
+}
+
+// Has byte after byte stored, so slowly that it would never end.
+int trickle(const char *address, const char *port) {
+    return keep_asking(address, port, cli::Ask::Store);
+}
+
+// Has a plain TCP connection.
+int connect_tcp(const char *port) {
+    sockaddr_in address = test::loopback(static_cast<std::uint16_t>(std::atoi(port)));
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    check(connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof(address)), "connect");
+    return fd;
+}
+
+bool send_all(int fd, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent <= 0) {
+            return false;
+        }
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+}
+
+// Appends the FPDU of a segment.
+void add_segment(std::vector<std::byte> &to, const wire::Segment &segment,
+                 std::span<const std::byte> payload) {
+    const std::size_t begin = to.size();
+    to.resize(begin + wire::untagged_bytes);
+    to.resize(begin +
+              wire::encode_header(segment, std::span{to}.subspan(begin).first<wire::untagged_bytes>()));
+    to.insert(to.end(), payload.begin(), payload.end());
+    to.resize(begin + wire::fpdu_bytes(segment));  // padding, and a checksum that the peer does not look at
+}
+
+// As a client that pulls, sends messages until the server ends the connection, and takes the answers. The
+// device of a program would wait for these, so this client has no device.
+void flood_once(const char *port, bool &told) {
+    const base::Fd fd{connect_tcp(port)};
+    const auto hello = cli::encode_hello({cli::protocol_version, cli::Mode::Pull});
+    wire::MpaFrame request;
+    request.private_data = hello;
+    std::array<std::byte, wire::mpa_max_frame_bytes> frame{};
+    if (!send_all(fd.get(), std::span{frame}.first(wire::encode_mpa_frame(request, frame)))) {
+        die("no request");
+    }
+    std::jthread reader{[&fd] {
+        std::vector<char> bytes(std::size_t{1} << 20);
+        while (recv(fd.get(), bytes.data(), bytes.size(), 0) > 0) {
+        }
+    }};
+    const auto alive = cli::encode_request({.ask = cli::Ask::Alive});
+    constexpr std::uint32_t at_once = 1000;
+    constexpr std::uint32_t begun = 20 * at_once;
+    for (std::uint32_t sent = 0;; sent += at_once) {
+        std::vector<std::byte> bytes;
+        for (std::uint32_t number = 1; number <= at_once; ++number) {
+            add_segment(bytes,
+                        {.opcode = wire::Opcode::Send,
+                         .msn = sent + number,
+                         .payload_bytes = static_cast<std::uint32_t>(alive.size())},
+                        alive);
+        }
+        if (!send_all(fd.get(), bytes)) {
+            (void)shutdown(fd.get(), SHUT_RDWR);
+            return;
+        }
+        if (sent >= begun && !std::exchange(told, true)) {
+            std::puts("flooding");
+            std::fflush(stdout);
+        }
+    }
+}
+
+int flood(const char *, const char *port) {
+    bool told = false;
+    constexpr int most = 100'000;
+    for (int again = 0; again < most; ++again) {
+        flood_once(port, told);
+    }
+    return 1;
+}
+
+// Sends requests that want no answer on its TCP baseline, also when its connection has ended.
+int flood_baseline(const char *address, const char *port) {
+    int fd = -1;
+    {
+        Client client;
+        const auto offer = client.connect_well(address, port, cli::Mode::Measure);
+        fd = connect_tcp(std::to_string(offer.tcp_port).c_str());
+        const std::vector<std::byte> requests(std::size_t{1} << 20);
+        if (!send_all(fd, cli::encode_tcp_header({1, 1})) || !send_all(fd, requests)) {
+            die("no baseline");
+        }
+        // The socket is hardly ever empty.
+        for (int senders = 0; senders < 4; ++senders) {
+            std::thread{[fd, requests] {
+                while (send_all(fd, requests)) {
+                }
+                std::exit(0);
+            }}.detach();
+        }
+    }
+    std::puts("flooding");
+    std::fflush(stdout);
+    pause();
+    return 1;
+}
+
+// Writes into the slot that a push would write, as a client that measures flushes, and leaves without a
+// flush.
+int measure_and_leave(const char *address, const char *port) {
+    Client client;
+    client.take_region(client.connect_well(address, port, cli::Mode::MeasureDurable).memory_region);
+    check(rpma_write(client.connection.get(), client.remote.get(), 0, client.local.get(), 0,
+                     client.memory.size(), RPMA_F_COMPLETION_ALWAYS, nullptr),
+          "write");
+    return client.completion().status == IBV_WC_SUCCESS ? 0 : 1;
+}
+
+// Asks for the status on many connections, and keeps them.
+int status_crowd(const char *address, const char *port) {
+    constexpr std::size_t most = 100;
+    std::vector<std::unique_ptr<Client>> clients;
+    while (clients.size() < most) {
+        clients.push_back(std::make_unique<Client>());
+        if (clients.back()->connect_well(address, port, cli::Mode::Status).status != cli::Status::Ok) {
+            die("no status");
+        }
+    }
+    std::puts("answered");
+    std::fflush(stdout);
+    pause();
+    return 1;
 }
 
 // Asks more questions than any queue of the server has places.
@@ -446,6 +595,11 @@ int main(int argc, char **argv) {
                        {"idle", idle},
                        {"stay", stay},
                        {"talk", talk},
+                       {"trickle", trickle},
+                       {"flood", flood},
+                       {"flood_baseline", flood_baseline},
+                       {"measure_and_leave", measure_and_leave},
+                       {"status_crowd", status_crowd},
                        {"ask_often", ask_often},
                        {"commit_and_stay", commit_and_stay},
                        {"hold", hold}};

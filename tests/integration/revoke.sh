@@ -59,7 +59,7 @@ kill -HUP "$server"
 told 'SIGHUP: ended 2 connections, 1 stay'
 wait "$puller" || die "the pull of the identity that is gone"
 wait "$pusher" || die "the push of the identity that is gone"
-[ "$(grep -c 'dropped a client from 127.0.0.1: the identity a is not let in any more' server.err)" -eq 2 ] ||
+[ "$(grep -c '127.0.0.1 (a)\( ended without a commit\)\?: the identity a is not let in any more' server.err)" -eq 2 ] ||
     die "the server does not say which clients it drops"
 [ "$(clients)" -eq 1 ] || die "expected one client: $(cat stdout)"
 kill -0 "$other" || die "another client ended"
@@ -90,7 +90,7 @@ told 'SIGHUP: ended 0 connections, 2 stay'
 kill -HUP "$server"
 told 'SIGHUP: ended 1 connections, 1 stay'
 wait "$puller" || die "the pull of the client that is not listed"
-grep -qF 'dropped a client from 127.0.0.1: the identity a is not let in any more' server.err ||
+grep -qF 'dropped a client from 127.0.0.1 (a): the identity a is not let in any more' server.err ||
     die "the server does not say which client it drops"
 [ "$(clients)" -eq 1 ] || die "expected one client: $(cat stdout)"
 stop_server

@@ -57,6 +57,21 @@ bounded "$rpma" push third "$address" --wait 60 >stdout 2>stderr || die "no push
 pulled third
 stop_server
 
+# A client that measures flushes writes, and leaves without a flush: nobody waits until its bytes are stored.
+rm -f pool
+start_server pool 1M
+push first
+mkfifo slow
+exec {disk}<>slow
+bounded "$peer" measure_and_leave 127.0.0.1 "$port" || die "measure_and_leave"
+bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || die "the server waits for the disk"
+pulled first
+rm slow
+exec {disk}>&-
+push third
+pulled third
+stop_server
+
 # A pusher is refused because the server has no memory for its region: it commits nothing.
 rm -f pool
 start_server pool 1M

@@ -40,7 +40,7 @@ for file in push.json pull.json; do
     grep -q '"sequence":11[,}]' $file || die "$file"
 done
 [ "$(grep -o 'crc32c:[0-9a-f]*' push.json)" = "$(grep -o 'crc32c:[0-9a-f]*' pull.json)" ] || die "the checksums differ"
-grep -q '"flushes":4,' push.json || die "expected four flushes of content"
+grep -q '"flushes":\([4-9]\|[1-9][0-9]\),' push.json || die "expected four flushes of content at least"
 
 # A pull keeps the rights of the file it replaces, follows a link, and leaves no other file.
 mkdir destination

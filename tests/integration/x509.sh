@@ -17,7 +17,7 @@ cmp got content || die "another content"
 bounded "$rpma" check --x509 reader "$address" >stdout 2>stderr || die "check"
 grep -q '^verdict *rpma serve, of version 3, over TLS' stdout || die "check: $(cat stdout)"
 refused_with 6 'refused: the identity reader may not push (--allow)' "$rpma" push --x509 reader other "$address"
-grep -q 'refused a client from 127.0.0.1: the identity reader may not push (--allow)' server.err || die "the server says nothing of the reader"
+grep -q 'refused a client from 127.0.0.1 (reader): the identity reader may not push (--allow)' server.err || die "the server says nothing of the reader"
 stop_server
 refused_with 2 'excludes' "$rpma" check --x509 reader --psk reader "$address"
 refused_with 2 'expected a file of certificates' "$rpma" status --x509 '' "$address"

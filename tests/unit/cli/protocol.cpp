@@ -68,6 +68,23 @@ void offer_survives(void **) {
     assert_int_equal(decoded.checksum, 0xfedc'ba98);
 }
 
+// The texts of the status have fields of their own. An older server sends none behind the pusher.
+void status_has_texts(void **) {
+    cli::Offer offer = some_offer();
+    offer.pusher = "192.0.2.1";
+    offer.reason = "the pool was deleted";
+    const auto bytes = cli::encode_offer(offer);
+    const auto decoded = cli::decode_offer(bytes).value();
+    assert_string_equal(decoded.pusher.c_str(), "192.0.2.1");
+    assert_string_equal(decoded.reason.c_str(), "the pool was deleted");
+    const auto older = cli::decode_offer(std::span{bytes}.first(120)).value();
+    assert_string_equal(older.pusher.c_str(), "192.0.2.1");
+    assert_string_equal(older.reason.c_str(), "");
+    const std::string longest(72, 'x');
+    offer.reason = longest + "y";
+    assert_string_equal(cli::decode_offer(cli::encode_offer(offer)).value().reason.c_str(), longest.c_str());
+}
+
 // A refusal tells why a client is not served, for a terminal. Text that does not fit is cut off, and bytes
 // that are no text are not shown.
 void refusal_says_why(void **) {
@@ -80,7 +97,7 @@ void refusal_says_why(void **) {
     assert_string_equal(said("another push").c_str(), "another push");
     assert_string_equal(said("").c_str(), "");
     assert_string_equal(said("\033[2Ja\tb\377").c_str(), "?[2Ja?b?");
-    const std::string longest(120, 'x');
+    const std::string longest(184, 'x');
     assert_string_equal(said(longest + "y").c_str(), longest.c_str());
 }
 
@@ -106,8 +123,20 @@ void answer_survives(void **) {
     assert_int_equal(decoded.sequence, 0x1'0000'0001);
     assert_fails(cli::decode_answer(std::span{bytes}.first(15)), "15 bytes");
     assert_fails(cli::decode_answer(cli::AnswerBytes{}), "say 0");
-    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{5}})), "say 5");
+    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{6}})), "say 6");
     assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict::Done, 4096})), "error 4096");
+}
+
+void ending_has_a_text(void **) {
+    const auto said = [](int ending) {
+        const auto bytes = cli::encode_answer({cli::Verdict::Ended, ending, 30});
+        return cli::ending_text(cli::decode_answer(bytes).value());
+    };
+    assert_non_null(std::strstr(said(1).c_str(), "no progress for 30 seconds"));
+    assert_non_null(std::strstr(said(2).c_str(), "not let in any more"));
+    assert_non_null(std::strstr(said(3).c_str(), "is being stopped"));
+    assert_non_null(std::strstr(said(4).c_str(), "does not do"));
+    assert_non_null(std::strstr(said(99).c_str(), "does not know (99)"));
 }
 
 void bad_offer_is_refused(void **) {
@@ -147,7 +176,8 @@ int main() {
         cmocka_unit_test(hello_survives),       cmocka_unit_test(bad_hello_is_refused),
         cmocka_unit_test(offer_survives),       cmocka_unit_test(refusal_says_why),
         cmocka_unit_test(request_survives),     cmocka_unit_test(answer_survives),
-        cmocka_unit_test(bad_offer_is_refused),
+        cmocka_unit_test(bad_offer_is_refused), cmocka_unit_test(status_has_texts),
+        cmocka_unit_test(ending_has_a_text),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# rpma serve in a network namespace of its own: an address in brackets alone, addresses that overlap, and a network of
+# IPv6 whose hosts count as one.
+if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
+    unshare=(unshare --net)
+    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
+    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
+    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
+fi
+. "$(dirname "$0")/server.bash"
+ip link set lo up
+[ -e /proc/net/if_inet6 ] && ip -6 address add fd77::1/64 dev lo nodad && ip -6 address add fd77::2/64 dev lo nodad ||
+    { echo 'SKIPPED, nothing was tested: no IPv6 here'; exit 77; }
+
+head -c 1M /dev/urandom >content
+listen_on='[fd77::1]'
+start_server pool 1M --listen '[::1]' --listen '[::]' --listen 0.0.0.0 --listen 127.0.0.1:7204 --listen "[fd77::2]"
+listening=$(sed -n 's/^listening *//p' server.out)
+for one in '[::1]:7204' '[fd77::1]:7204' '[fd77::2]:7204' 127.0.0.1:7204 "$address"; do
+    [ "$(tr ',' '\n' <<<"$listening" | grep -cF " $one")" -le 1 ] || die "it listens twice at $one: $listening"
+    bounded "$rpma" status "$one" >stdout 2>stderr || die "it does not listen at $one: $listening"
+done
+push content
+
+# Most of a host's addresses are in one network of 64 bits.
+mkfifo said
+"$peer" crowd fd77::1 "$port" >said &
+helpers+=($!)
+read -t 120 -r line <said || die "crowd"
+refused 'clients from fd77::2 and its network of 64 bits are connected, no more are taken from there' "$rpma" pull '[fd77::2]' got
+address=127.0.0.1:7204
+pulled content
+stop_server
