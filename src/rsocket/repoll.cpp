@@ -16,8 +16,8 @@ constexpr std::uint32_t exclusive_takes =
     EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
 
 // Puts a descriptor into an epoll set, level-triggered.
-Result<void> put(int epoll, int fd) {
-    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+Result<void> put(int epoll, int fd, epoll_data_t data) {
+    epoll_event event{.events = EPOLLIN, .data = data};
     return control_kernel(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -25,24 +25,22 @@ Result<void> put(int epoll, int fd) {
 
 Result<std::shared_ptr<Repoll>> Repoll::create(int flags) {
     base::Fd outer{epoll_create1(flags)};
-    base::Fd others{outer ? epoll_create1(EPOLL_CLOEXEC) : -1};
-    if (!others) {
+    base::Fd inner{outer ? epoll_create1(EPOLL_CLOEXEC) : -1};
+    if (!inner) {
         return base::last_failure();
     }
     auto news = base::Readable::create();
     if (!news) {
         return std::unexpected{news.error()};
     }
-    for (const int fd : {others.get(), news->fd()}) {
-        if (auto added = put(outer.get(), fd); !added) {
-            return std::unexpected{added.error()};
-        }
+    if (auto added = put(inner.get(), news->fd(), {.fd = news->fd()}); !added) {
+        return std::unexpected{added.error()};
     }
-    return std::make_shared<Repoll>(std::move(outer), std::move(others), std::move(*news));
+    return std::make_shared<Repoll>(std::move(outer), std::move(inner), std::move(*news));
 }
 
-Repoll::Repoll(base::Fd outer, base::Fd others, base::Readable outside_news)
-    : outer_{std::move(outer)}, others_{std::move(others)}, outside_news_{std::move(outside_news)} {}
+Repoll::Repoll(base::Fd outer, base::Fd inner, base::Readable outside_news)
+    : outer_{std::move(outer)}, inner_{std::move(inner)}, outside_news_{std::move(outside_news)} {}
 
 Repoll::~Repoll() = default;
 
@@ -56,7 +54,7 @@ Result<void> Repoll::control(int operation, int fd, const std::shared_ptr<AnySoc
         return base::failure(EBADF);
     }
     if (socket == nullptr) {
-        auto done = control_kernel(others_.get(), operation, fd, event);
+        auto done = control_kernel(outer_.get(), operation, fd, event);
         if (done && operation == EPOLL_CTL_ADD) {
             has_others_ = true;
             wake_sleepers();
@@ -90,6 +88,12 @@ Result<void> Repoll::control(int operation, int fd, const std::shared_ptr<AnySoc
 Result<void> Repoll::add(int fd, const std::shared_ptr<AnySocket> &socket, const epoll_event &event) {
     if ((event.events & EPOLLEXCLUSIVE) != 0 && (event.events & ~exclusive_takes) != 0) {
         return base::failure(EINVAL);
+    }
+    if (!has_inner_) {
+        if (auto added = put(outer_.get(), inner_.get(), {.ptr = this}); !added) {
+            return added;
+        }
+        has_inner_ = true;
     }
     const auto entry = std::make_shared<Entry>(*this, weak_from_this(), socket, event);
     entry->is_checked = true;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/repoll: a set of rsockets and other descriptors that are waited for together, as epoll(7).
 //
-//     outer_, which is    ──┬─ others_        descriptors that are no rsockets, as the program wants them
-//     the program's         ├─ watched_       of rsockets that are in no shard (AnySocket::watch)
-//                           ├─ outside_news_  there are members to be looked at  ┐ while another loop may
-//                           └─ shards_'                                          ┘ wait for outer_
+//     outer_, which is    ──┬─ descriptors that are no rsockets, as the program wants them
+//     the program's         └─ inner_, once ──┬─ watched_       of rsockets in no shard (AnySocket::watch)
+//                              it has an      ├─ outside_news_  there are members to be    ┐ while another
+//                              rsocket        │                 looked at                  │ loop may wait
+//                                             └─ shards_'                                  ┘ for outer_
+//
+// So a set without rsockets is one of the kernel's, and may be in as many others.
 //
 // A thread that notices a change of an rsocket puts it into ready_ (Watcher). A wait looks at those, not at
 // all that are there, and leaves those in it that are level-triggered and ready. A thread that sleeps is
@@ -33,7 +36,7 @@ class Repoll final : public base::Inheritable,
 public:
     // flags is 0 or EPOLL_CLOEXEC.
     [[nodiscard]] static Result<std::shared_ptr<Repoll>> create(int flags);
-    Repoll(base::Fd outer, base::Fd others, base::Readable outside_news);
+    Repoll(base::Fd outer, base::Fd inner, base::Readable outside_news);
     Repoll(const Repoll &) = delete;
     Repoll &operator=(const Repoll &) = delete;
     ~Repoll();
@@ -53,11 +56,11 @@ private:
     struct Followed {
         std::shared_ptr<stream::Shard> shard;
         std::size_t members;
-        std::vector<int> watched;  // in outer_; the last one tells of events
+        std::vector<int> watched;  // in inner_; the last one tells of events
     };
     class Round;
-    // Says whether a look asks the kernel about outer_: now; or later, because the sleep that follows a look
-    // in vain does, and otherwise the next look; or not at all, because a sleep has.
+    // Says whether a look asks the kernel about outer_ and inner_: now; or later, because the sleep that
+    // follows a look in vain does, and otherwise the next look; or not at all, because a sleep has.
     enum class Kernel : std::uint8_t { Now, Later, HasNothing };
 
     [[nodiscard]] Result<void> add(int fd, const std::shared_ptr<AnySocket> &socket, const epoll_event &event)
@@ -78,9 +81,10 @@ private:
     void wake_sleepers() EXCLUDES(mutex_);
 
     [[nodiscard]] Result<int> look(std::span<epoll_event> events, Kernel kernel);
-    [[nodiscard]] bool ask_kernel();
+    void ask_kernel();
     bool serve_shards();
     [[nodiscard]] Result<int> take(std::span<epoll_event> events, bool asks_others);
+    [[nodiscard]] std::size_t take_others(std::span<epoll_event> events);
     [[nodiscard]] Result<std::size_t> take_ready(std::span<epoll_event> events);
     [[nodiscard]] std::shared_ptr<Entry> next_in_line();
     // Looks at the entry's rsocket. Returns whether `told` has something for the program.
@@ -94,13 +98,14 @@ private:
     void unwatch_outside(Followed &followed);
 
     const base::Fd outer_;
-    const base::Fd others_;
+    const base::Fd inner_;
+    std::atomic<bool> has_inner_{false};
     std::atomic<bool> has_others_{false};
     std::atomic<bool> closed_{false};
     std::atomic<bool> others_first_{false};
     std::atomic<bool> kernel_is_due_{false};  // the last look found something, and left the kernel for later
     // Says whether another loop, poll(2) for instance, may wait for outer_. It may until a thread sleeps in
-    // wait(), and again after a wait() that was not to sleep. Keeping the shards' descriptors in outer_ takes
+    // wait(), and again after a wait() that was not to sleep. Keeping the shards' descriptors in inner_ takes
     // time, which a program that sleeps in wait() does not pay.
     std::atomic<bool> is_watched_outside_{true};
 

@@ -91,7 +91,10 @@ Result<int> Repoll::look(std::span<epoll_event> events, Kernel kernel) {
         return base::failure(EBADF);
     }
     const bool asks = kernel_is_due_.exchange(false) || kernel == Kernel::Now;
-    const bool asks_others = asks && ask_kernel();
+    if (asks) {
+        ask_kernel();
+    }
+    const bool asks_others = asks && has_others_;
     for (int round = 1;; ++round) {
         const bool any = serve_shards();
         const auto taken = take(events, asks_others);
@@ -104,46 +107,53 @@ Result<int> Repoll::look(std::span<epoll_event> events, Kernel kernel) {
 
 Result<int> Repoll::take(std::span<epoll_event> events, bool asks_others) {
     std::size_t count = 0;
-    const auto take_others = [&] {
-        if (asks_others && count < events.size()) {
-            const auto left = events.subspan(count);
-            const int most = static_cast<int>(std::min<std::size_t>(left.size(), INT32_MAX));
-            count += static_cast<std::size_t>(std::max(epoll_wait(others_.get(), left.data(), most, 0), 0));
-        }
-    };
     // Rsockets and other descriptors take turns in being first, so that neither kind keeps the other from
     // being told when the program asks for few events. A look that does not ask for the others is no turn.
     const bool others_first = asks_others && others_first_.exchange(!others_first_);
     if (others_first) {
-        take_others();
+        count += take_others(events);
     }
     const auto taken = take_ready(events.subspan(count));
     if (!taken && count == 0) {
         return std::unexpected{taken.error()};
     }
     count += taken.value_or(0);
-    if (!others_first) {
-        take_others();
+    if (asks_others && !others_first && count < events.size()) {
+        count += take_others(events.subspan(count));
     }
     return static_cast<int>(count);
 }
 
-// Asks the kernel about outer_, and queues the entries that it names. Returns whether a descriptor that is no
-// rsocket has something.
-bool Repoll::ask_kernel() {
+// Takes the events of the members that are no rsockets. inner_, which the kernel may tell too, has data that
+// is no program's: the address of this object. When the kernel has told as much as was asked for, and nothing
+// else, the others are behind it.
+std::size_t Repoll::take_others(std::span<epoll_event> events) {
+    const auto most = std::min<std::size_t>(events.size(), INT32_MAX);
+    for (int round = 1;; ++round) {
+        const int count = epoll_wait(outer_.get(), events.data(), static_cast<int>(most), 0);
+        const auto told = events.first(static_cast<std::size_t>(std::max(count, 0)));
+        const auto inner =
+            std::ranges::remove_if(told, [this](const epoll_event &one) { return one.data.ptr == this; });
+        const std::size_t taken = told.size() - inner.size();
+        if (taken != 0 || told.size() < most || round == 2) {
+            return taken;
+        }
+    }
+}
+
+// Asks the kernel about inner_, and queues the entries that it names.
+void Repoll::ask_kernel() {
     constexpr int at_once = 64;
     {
         const base::Lock lock{mutex_};
-        if (!has_others_ && watched_.empty() && !is_watched_outside_) {
-            return false;
+        if (!has_inner_ || (watched_.empty() && !is_watched_outside_)) {
+            return;
         }
     }
     std::array<epoll_event, at_once> events;
-    const int count = epoll_wait(outer_.get(), events.data(), at_once, 0);
-    bool has_others = false;
+    const int count = epoll_wait(inner_.get(), events.data(), at_once, 0);
     for (int i = 0; i < count; ++i) {
         const int fd = events[static_cast<std::size_t>(i)].data.fd;
-        has_others = has_others || fd == others_.get();
         std::shared_ptr<Entry> entry;
         {
             const base::Lock lock{mutex_};
@@ -160,7 +170,6 @@ bool Repoll::ask_kernel() {
             }
         }
     }
-    return has_others;
 }
 
 bool Repoll::serve_shards() {

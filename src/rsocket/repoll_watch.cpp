@@ -25,7 +25,7 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
     return done;
 }
 
-// Keeps an entry's descriptors in outer_, edge-triggered: when one becomes ready the entry is put in line.
+// Keeps an entry's descriptors in inner_, edge-triggered: when one becomes ready the entry is put in line.
 Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
     const auto &descriptors = watched.descriptors;
     for (const pollfd &before : entry.kernels) {
@@ -33,7 +33,7 @@ Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
             const base::Lock lock{mutex_};
             const auto known = watched_.find(before.fd);
             if (known != watched_.end() && known->second.get() == &entry) {  // the number is not another's
-                (void)epoll_ctl(outer_.get(), EPOLL_CTL_DEL, before.fd, nullptr);
+                (void)epoll_ctl(inner_.get(), EPOLL_CTL_DEL, before.fd, nullptr);
                 watched_.erase(known);
             }
         }
@@ -50,7 +50,7 @@ Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
             }
             epoll_event event{.events = static_cast<std::uint32_t>(descriptor.events) | EPOLLRDHUP | EPOLLET,
                               .data = {.fd = descriptor.fd}};
-            if (auto added = control_kernel(outer_.get(), is_known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+            if (auto added = control_kernel(inner_.get(), is_known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
                                             descriptor.fd, &event);
                 !added) {
                 return added;
@@ -124,7 +124,7 @@ void Repoll::watch_outside(Followed &followed) {
     }
     for (const int fd : descriptors) {
         epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-        (void)epoll_ctl(outer_.get(), EPOLL_CTL_ADD, fd, &event);  // or it is there
+        (void)epoll_ctl(inner_.get(), EPOLL_CTL_ADD, fd, &event);  // or it is there
     }
     followed.watched = std::move(descriptors);
 }
@@ -134,7 +134,7 @@ void Repoll::unwatch_outside(Followed &followed) {
         return;
     }
     for (const int fd : std::exchange(followed.watched, {})) {
-        (void)epoll_ctl(outer_.get(), EPOLL_CTL_DEL, fd, nullptr);
+        (void)epoll_ctl(inner_.get(), EPOLL_CTL_DEL, fd, nullptr);
     }
     const base::Lock lock{followed.shard->mutex()};
     followed.shard->end_watch();

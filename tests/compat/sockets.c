@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -811,6 +812,55 @@ static void a_vfork_child_closes_for_itself(void **state) {
     close_pair(ends);
 }
 
+/* Puts a descriptor into a set, that into the next, and so on. Returns how many sets the kernel allows. */
+static int deepest(int fd, int *sets, int most) {
+    int depth = 0;
+    for (; depth < most; ++depth) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)depth};
+        sets[depth] = epoll_create1(0);
+        assert_true(sets[depth] >= 0);
+        if (epoll_ctl(sets[depth], EPOLL_CTL_ADD, depth == 0 ? fd : sets[depth - 1], &event) != 0) {
+            assert_int_equal(errno, ELOOP);
+            assert_int_equal(close(sets[depth]), 0);
+            break;
+        }
+    }
+    return depth;
+}
+
+static void close_sets(const int *sets, int depth) {
+    while (depth > 0) {
+        assert_int_equal(close(sets[--depth]), 0);
+    }
+}
+
+static void sets_are_in_one_another(void **state) {
+    enum { kernels = 5, of_sockets = 3 };
+    (void)state;
+    int sets[kernels + 1];
+    struct epoll_event event;
+    const int number = eventfd(0, 0);
+    assert_int_equal(deepest(number, sets, kernels + 1), kernels);
+    assert_int_equal(epoll_wait(sets[kernels - 1], &event, 1, 0), 0);
+    assert_int_equal(eventfd_write(number, 1), 0);
+    assert_int_equal(epoll_wait(sets[kernels - 1], &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.u64, kernels - 1);
+    assert_int_equal(epoll_wait(sets[0], &event, 1, 0), 1);
+    close_sets(sets, kernels);
+    assert_int_equal(close(number), 0);
+
+    int ends[2];
+    make_pair(ends);
+    assert_int_equal(deepest(ends[1], sets, of_sockets), of_sockets);
+    assert_int_equal(epoll_wait(sets[0], &event, 1, 0), 0);
+    assert_int_equal(write(ends[0], "!", 1), 1);
+    assert_int_equal(epoll_wait(sets[of_sockets - 1], &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.u64, of_sockets - 1);
+    assert_int_equal(epoll_wait(sets[0], &event, 1, wait_ms), 1);
+    close_sets(sets, of_sockets);
+    close_pair(ends);
+}
+
 static long clone_by_system_call(void) {
     return syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
@@ -888,6 +938,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
+        cmocka_unit_test(sets_are_in_one_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
