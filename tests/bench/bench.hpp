@@ -48,6 +48,9 @@ private:
 [[nodiscard]] std::size_t best_tcp_block(std::size_t total);
 // Returns the seconds of one round trip of `size` bytes.
 [[nodiscard]] double tcp_round_trip(unsigned rounds, std::size_t size);
+// Returns the median of the seconds that `size` bytes take until the peer answers that they are on storage:
+// it writes them into a file of the folder. Both ends sleep while they wait.
+[[nodiscard]] double tcp_stored(unsigned rounds, std::size_t size, const char *folder);
 
 // ---- the soft device ----
 enum class Target { Polls, Sleeps };

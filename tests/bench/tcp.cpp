@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES: prints raw TCP's figures for
-// scripts, in bytes, bytes a second, and seconds.
+// bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES | stored ROUNDS BYTES FOLDER:
+// prints raw TCP's figures for scripts, in bytes, bytes a second, and seconds.
 #include <fmt/format.h>
 
 #include <span>
@@ -18,9 +18,13 @@ int main(int argc, char **argv) {
     } else if (what == "round-trip" && argc == 4) {
         fmt::print("{}\n", bench::tcp_round_trip(static_cast<unsigned>(bench::number(arguments[2])),
                                                  bench::number(arguments[3])));
+    } else if (what == "stored" && argc == 5) {
+        fmt::print("{}\n", bench::tcp_stored(static_cast<unsigned>(bench::number(arguments[2])),
+                                             bench::number(arguments[3]), arguments[4]));
     } else {
         fmt::print(stderr,
-                   "usage: bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES\n");
+                   "usage: bench_tcp best-block BYTES | bandwidth BLOCK BYTES | round-trip ROUNDS BYTES "
+                   "| stored ROUNDS BYTES FOLDER\n");
         return 2;
     }
     return 0;

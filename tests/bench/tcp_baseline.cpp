@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // bench: raw TCP on the same loopback, the baseline.
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -157,6 +158,39 @@ double tcp_round_trip(unsigned rounds, std::size_t size) {
     const double seconds = seconds_since(start);
     close(connection);
     return seconds / rounds;
+}
+
+double tcp_stored(unsigned rounds, std::size_t size, const char *folder) {
+    const int file = open(folder, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    std::vector<char> bytes(size, 'x');
+    const auto store = [&] {
+        return pwrite(file, bytes.data(), size, 0) == static_cast<ssize_t>(size) && fdatasync(file) == 0;
+    };
+    if (file < 0 || !store()) {
+        die(folder);
+    }
+    const PeerProcess peer{[&](const auto &listening) {
+        const int connection = accepted(listening);
+        while (recv(connection, bytes.data(), size, MSG_WAITALL) == static_cast<ssize_t>(size) && store()) {
+            (void)!write(connection, "d", 1);
+        }
+        close(connection);
+    }};
+    const int connection = connected(peer.port());
+    std::vector<double> took(rounds);
+    for (double &seconds : took) {
+        const auto start = std::chrono::steady_clock::now();
+        char answer = 0;
+        if (write(connection, bytes.data(), size) != static_cast<ssize_t>(size) ||
+            recv(connection, &answer, 1, MSG_WAITALL) != 1) {
+            die("stored");
+        }
+        seconds = seconds_since(start);
+    }
+    close(connection);
+    close(file);
+    std::ranges::nth_element(took, took.begin() + rounds / 2);
+    return took[rounds / 2];
 }
 
 }  // namespace bench
