@@ -8,7 +8,7 @@ A bar whose title begins with "TCP" is grey: it is what ours is compared with.
 import sys
 from xml.sax.saxutils import escape
 
-WIDTH, LEFT, RIGHT, TOP, ROW = 760, 250, 60, 14, 26
+WIDTH, LEFT, RIGHT, TOP, ROW = 760, 280, 60, 14, 26
 OURS, OTHERS = '#4e79a7', '#a5a5a5'
 
 
