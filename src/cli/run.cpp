@@ -67,7 +67,10 @@ Outcome<> ask_for_figures(const std::string &where) {
 
 Outcome<> run(const Options &options) {
     const std::vector<std::string> &words = options.words;
-    const char *const name = options.sockets ? "librsocket-preload.so" : "libsoftrdma-verbs.so";
+    const bool by_memory = options.device == "memory";
+    const char *const name = !options.sockets ? "libsoftrdma-verbs.so"
+                             : by_memory      ? "libcarry-preload.so"
+                                              : "librsocket-preload.so";
     const fs::path preload = library(name);
     if (preload.empty()) {
         return failed("{} is not where it was installed, below {}", name, RPMA_INSTALL_LIBDIR);
@@ -86,7 +89,7 @@ Outcome<> run(const Options &options) {
     }
     arguments.push_back(nullptr);
     setenv("LD_PRELOAD", all.c_str(), 1);
-    if (!options.device.empty()) {
+    if (!options.device.empty() && !by_memory) {
         setenv("RPMA_DEVICE", options.device.c_str(), 1);
     }
     if (options.sockets) {
@@ -122,10 +125,12 @@ void add_run(CLI::App &app, Command &chosen) {
         command->add_flag("--sockets", options->sockets,
                           "The program's TCP connections become rsockets: its bytes travel by RDMA");
     command
-        ->add_option("--device", options->device,
-                     "The device of --sockets: auto, soft or kernel (RPMA_DEVICE)")
+        ->add_option(
+            "--device", options->device,
+            "The device of --sockets: auto, soft or kernel (RPMA_DEVICE); or memory: connections are TCP, "
+            "and bytes within this host go through memory where that is faster")
         ->type_name("KIND")
-        ->check(CLI::IsMember({"auto", "soft", "kernel"}))
+        ->check(CLI::IsMember({"auto", "soft", "kernel", "memory"}))
         ->needs(sockets);
     add_tls(*command);
     command

@@ -9,7 +9,7 @@
 
 #include "base/cancelling.hpp"
 #include "base/fork.hpp"
-#include "socket_preload/interpose.hpp"
+#include "base/interpose.hpp"
 #include "socket_preload/statistics.hpp"
 #include "socket_preload/stdio.hpp"
 

@@ -203,7 +203,7 @@ int close_any(int fd) {
 
 }  // namespace socket_preload
 
-using socket_preload::called_by_program;
+using base::called_by_program;
 using socket_preload::descriptors;
 using socket_preload::is_rsocket;
 using socket_preload::Kind;

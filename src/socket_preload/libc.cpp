@@ -156,7 +156,7 @@ using socket_preload::is_accepted_for_program;
 using socket_preload::is_for_program;
 using socket_preload::kept;
 using socket_preload::Kind;
-using socket_preload::mode_of;
+using base::mode_of;
 using socket_preload::taken;
 
 extern "C" {

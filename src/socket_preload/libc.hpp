@@ -18,7 +18,7 @@
 
 #include "base/cancelling.hpp"
 #include "base/signals.hpp"
-#include "socket_preload/interpose.hpp"
+#include "base/interpose.hpp"
 
 namespace socket_preload {
 

@@ -18,7 +18,7 @@
 #include "base/cancelling.hpp"
 #include "base/fork.hpp"
 #include "socket_preload/descriptor_kinds.hpp"
-#include "socket_preload/interpose.hpp"
+#include "base/interpose.hpp"
 
 namespace socket_preload {
 
@@ -77,10 +77,10 @@ int fresh_pair(int result, const int *numbers) {
 
 }  // namespace socket_preload
 
-using socket_preload::called_by_program;
+using base::called_by_program;
 using socket_preload::fresh;
 using socket_preload::fresh_pair;
-using socket_preload::mode_of;
+using base::mode_of;
 
 NAMED(int, open, const char *path, int flags, ...) {
     va_list arguments;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/interpose: standing in front of a function of libc, and calling it.
+// base/interpose: standing in front of a function of libc, and calling it.
 #pragma once
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 #include "base/signature.hpp"
 
-namespace socket_preload {
+namespace base {
 
 template <std::size_t size>
 struct Name {
@@ -80,9 +80,9 @@ auto called_by_program(Call call) {
     return result;
 }
 
-}  // namespace socket_preload
+}  // namespace base
 
-#define LIBC(name) socket_preload::behind<#name, decltype(::name)>()
+#define LIBC(name) base::behind<#name, decltype(::name)>()
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): only the preprocessor makes a name of a name
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 // Begins the definition of a function that has libc's name for other libraries. Here it has a name of its
@@ -95,7 +95,7 @@ auto called_by_program(Call call) {
 #define INTERPOSED(count, name)                                                                     \
     static decltype(::name) called_##name;                                                          \
     NAMED(SIGNATURE(::name)::Result, name, PARAMETERS_##count(::name)) {                            \
-        return socket_preload::called_by_program([&] { return called_##name(ARGUMENTS_##count); }); \
+        return base::called_by_program([&] { return called_##name(ARGUMENTS_##count); }); \
     }                                                                                               \
     static SIGNATURE(::name)::Result called_##name
 // NOLINTEND(cppcoreguidelines-macro-usage)

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/looking: how long a call waits: busy at first, and by the clock.
+#pragma once
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <optional>
+
+#include "base/clock.hpp"
+
+namespace carry {
+
+// A call that waits looks at the rings for so long before it sleeps in the kernel.
+constexpr std::chrono::microseconds looks_for{100};
+
+// Says whether this thread's looks are of use. Where other programs want the processor, the peer does not run
+// while this thread looks, so looks in vain become rare: after each the thread leaves out twice as many.
+class Looks {
+public:
+    [[nodiscard]] bool is_due() { return left_out_ == 0 || --left_out_ == 0; }
+    void was_of_use(bool found) {
+        constexpr unsigned most = 8;
+        in_vain_ = found ? 0 : std::min(in_vain_ + 1, most);
+        left_out_ = found ? 0 : 1U << in_vain_;
+    }
+    [[nodiscard]] static Looks &of_thread() {
+        static thread_local constinit Looks looks;
+        return looks;
+    }
+
+private:
+    unsigned in_vain_ = 0;
+    unsigned left_out_ = 0;
+};
+
+// Calls found() until it returns true, or the time is over. Returns what it returned last.
+template <typename Found>
+[[nodiscard]] bool look(Found found) {
+    Looks &looks = Looks::of_thread();
+    if (!looks.is_due()) {
+        return found();
+    }
+    const auto until = base::Clock::now() + looks_for;
+    bool is_there = false;
+    do {
+        for (int i = 0; i < 8 && !is_there; ++i) {
+            __builtin_ia32_pause();
+            is_there = found();
+        }
+        if (!is_there) {
+            (void)sched_yield();  // the peer may wait for this processor
+        }
+    } while (!is_there && base::Clock::now() < until);
+    looks.was_of_use(is_there);
+    return is_there;
+}
+
+// The time that a wait has left.
+class TimeLeft {
+public:
+    // timeout: nullptr stands for no end.
+    explicit TimeLeft(const timespec *timeout) {
+        if (timeout != nullptr) {
+            end_ = base::Clock::now() + std::chrono::seconds{std::min<time_t>(timeout->tv_sec, INT_MAX)} +
+                   std::chrono::nanoseconds{timeout->tv_nsec};
+        }
+    }
+    [[nodiscard]] bool is_over() const { return end_ && *end_ <= base::Clock::now(); }
+    // Returns how long the kernel may sleep; nullptr stands for no end.
+    [[nodiscard]] const timespec *now() {
+        if (!end_) {
+            return nullptr;
+        }
+        const auto left = std::max<std::chrono::nanoseconds>(*end_ - base::Clock::now(), {});
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+        left_ = {.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+        return &left_;
+    }
+
+private:
+    std::optional<base::Clock::time_point> end_;
+    timespec left_{};
+};
+
+}  // namespace carry

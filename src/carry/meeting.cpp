@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/meeting: the table of a user's connections, and the making of a link.
+#include "carry/meeting.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/address.hpp"
+#include "base/interpose.hpp"
+#include "base/log.hpp"
+#include "base/mutex.hpp"
+#include "carry/high_number.hpp"
+#include "carry/socket.hpp"
+#include "carry/waits.hpp"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+namespace carry {
+
+// One end's name for its connection. The name's end is written last, and a reader that sees parts of two
+// names finds a link with another name in it.
+struct Meeting::Slot {
+    std::atomic<std::uint64_t> name;   // of the connection and the side; 0: free
+    std::atomic<std::uint64_t> place;  // of the link that the other end has made: process and descriptor
+};
+
+struct Meeting::Table {
+    static constexpr std::size_t slots_count = 8192;
+    static constexpr std::size_t slots_of_name = 8;  // next to each other
+    Slot slots[slots_count];
+
+    [[nodiscard]] Slot *find(std::uint64_t name) { return first(name, name); }
+    // Returns a slot that has this name now, perhaps instead of the name of an end that is gone.
+    [[nodiscard]] Slot &put(std::uint64_t name) {
+        Slot *slot = first(name, 0);
+        slot = slot != nullptr ? slot : &slots[index(name, name >> 32)];
+        slot->name.store(0);
+        slot->place.store(0);
+        slot->name.store(name);
+        return *slot;
+    }
+
+private:
+    [[nodiscard]] static std::size_t index(std::uint64_t name, std::size_t number) {
+        return ((name >> 1) + number % slots_of_name) % slots_count;  // both sides of a connection look here
+    }
+    [[nodiscard]] Slot *first(std::uint64_t name, std::uint64_t wanted) {
+        for (std::size_t i = 0; i < slots_of_name; ++i) {
+            if (Slot &slot = slots[index(name, i)]; slot.name.load() == wanted) {
+                return &slot;
+            }
+        }
+        return nullptr;
+    }
+};
+
+Meeting::Counts Meeting::counts;
+
+namespace {
+
+// An end that knows of the other one looks at each use, this often; then it looks as one that does not.
+constexpr std::uint32_t looks_in_row = 1024;
+// So often the kernel may have counted other bytes than this library, before the connection stays in TCP.
+constexpr std::uint32_t most_mismatches = 8;
+
+// The user that the kernel shows for users that a namespace does not know.
+constexpr uid_t nobody = 65534;
+
+std::uint64_t mixed(std::uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+// The side is the lowest bit, so both names of a connection differ there only.
+std::uint64_t name_of(const Connection &connection, std::uint32_t side) {
+    std::array<std::uint64_t, sizeof(connection.ends) / 8 + 1> words;
+    std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
+    words.back() = connection.space;
+    std::uint64_t hash = 1;
+    for (const std::uint64_t word : words) {
+        hash = mixed(hash ^ word);
+    }
+    return ((hash | 2) & ~std::uint64_t{1}) | side;
+}
+
+std::optional<Connection::End> end_of(int fd, base::End which) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    auto *const place = reinterpret_cast<sockaddr *>(&address);
+    if ((which == base::End::Local ? LIBC(getsockname)(fd, place, &length)
+                                   : LIBC(getpeername)(fd, place, &length)) != 0) {
+        return std::nullopt;
+    }
+    Connection::End end;
+    end.port = base::port_of(address);
+    if (address.ss_family == AF_INET6) {
+        const auto &six = reinterpret_cast<const sockaddr_in6 &>(address);
+        end.address = six.sin6_addr;
+        end.scope = six.sin6_scope_id;
+        return end;
+    }
+    const auto &four = reinterpret_cast<const sockaddr_in &>(address);
+    end.address.s6_addr[10] = end.address.s6_addr[11] = 0xff;
+    std::memcpy(&end.address.s6_addr[12], &four.sin_addr, sizeof(four.sin_addr));
+    return address.ss_family == AF_INET ? std::optional{end} : std::nullopt;
+}
+
+std::optional<Connection> connection_of(int fd) {
+    const auto own = end_of(fd, base::End::Local);
+    const auto peers = end_of(fd, base::End::Peer);
+    Connection connection;
+    socklen_t length = sizeof(connection.space);
+    if (!own || !peers ||
+        LIBC(getsockopt)(fd, SOL_SOCKET, SO_NETNS_COOKIE, &connection.space, &length) != 0) {
+        return std::nullopt;
+    }
+    const int order = std::memcmp(&*own, &*peers, sizeof(Connection::End));
+    connection.side = order < 0 ? 0 : 1;
+    connection.ends[connection.side] = *own;
+    connection.ends[1 - connection.side] = *peers;
+    return order != 0 ? std::optional{connection} : std::nullopt;
+}
+
+bool is_same(const Connection &one, const Connection &other) {
+    return std::memcmp(one.ends, other.ends, sizeof(one.ends)) == 0 && one.space == other.space;
+}
+
+Link *mapped(int fd) {
+    void *const memory = mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
+}
+
+void *table_of(uid_t user, std::size_t bytes) {
+    char folder[64];
+    (void)std::snprintf(folder, sizeof(folder), "/dev/shm/rpma-carry-%u", user);
+    (void)mkdir(folder, 0700);
+    const int at = LIBC(open)(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status{};
+    if (at < 0 || fstat(at, &status) != 0 || status.st_uid != user || (status.st_mode & 077) != 0) {
+        BASE_LOG(Info, "connections stay in TCP: %s is not this user's own folder", folder);
+        if (at >= 0) {
+            (void)LIBC(close)(at);
+        }
+        return nullptr;
+    }
+    const int file = LIBC(openat)(at, "table", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    (void)LIBC(close)(at);
+    // The pages are there from here on: a full file system cannot end a process that uses them.
+    const bool is_whole = file >= 0 && posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0;
+    void *const table =
+        is_whole ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (file >= 0) {
+        (void)LIBC(close)(file);
+    }
+    return table != MAP_FAILED ? table : nullptr;
+}
+
+}  // namespace
+
+// The table of the user that this process is now.
+struct Meeting::Tables {
+    static inline constinit base::LastingMutex mutex;
+    static inline uid_t user GUARDED_BY(mutex) = nobody;
+    static inline Table *table GUARDED_BY(mutex) = nullptr;
+
+    [[nodiscard]] static Table *own() {
+        const base::Lock lock{mutex};
+        const uid_t now = geteuid();
+        if (now != user) {
+            user = now;
+            table = now != nobody ? static_cast<Table *>(table_of(now, sizeof(Table))) : nullptr;
+        }
+        return table;
+    }
+};
+
+std::uint64_t Meeting::first_look() {
+    static const std::uint64_t uses = [] {
+        std::uint64_t wanted = default_first_look;
+        if (const char *const text = secure_getenv("RPMA_CARRY_AFTER"); text != nullptr) {
+            const std::string_view digits{text};
+            (void)std::from_chars(digits.data(), digits.data() + digits.size(), wanted);
+        }
+        return wanted;
+    }();
+    return uses;
+}
+
+void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
+    constexpr std::uint64_t bytes_of_use = 4096;
+    const std::uint64_t more = 1 + bytes / bytes_of_use;
+    if (socket.uses_.fetch_add(more, std::memory_order_relaxed) + more >=
+        socket.look_at_.load(std::memory_order_relaxed)) {
+        meet(socket, fd);
+    }
+}
+
+void Meeting::meet(Socket &socket, int fd) {
+    const int error = errno;
+    if (TrySection section{socket.meeting_}; section && socket.meeting_state_ != Linked) {
+        const std::uint64_t uses = socket.uses_;
+        Table *const table = socket.stays_ || socket.processes_ != 1 ? nullptr : Tables::own();
+        const bool is_near = table != nullptr && look(socket, fd, *table);
+        // The other end looks as often. While it is known to be there, each use looks.
+        const std::uint64_t next = is_near ? 1 : std::max<std::uint64_t>(uses, default_first_look);
+        socket.look_at_ = socket.meeting_state_ == Linked || socket.stays_ ? UINT64_MAX : uses + next;
+    }
+    errno = error;
+}
+
+// Returns whether the next use should look again.
+bool Meeting::look(Socket &socket, int fd, Table &table) {
+    const std::uint32_t side = socket.side_;
+    switch (socket.meeting_state_) {
+        case None: {
+            const auto connection = connection_of(fd);
+            if (!connection) {
+                socket.stays_ = true;
+                return false;
+            }
+            socket.connection_ = *connection;
+            socket.side_ = connection->side;
+            if (Slot *const other = table.find(name_of(*connection, 1 - connection->side));
+                other != nullptr) {
+                return offer(socket, *other);
+            }
+            socket.slot_ = &table.put(name_of(*connection, connection->side)) - table.slots;
+            socket.meeting_state_ = Waiting;
+            return true;
+        }
+        case Waiting: {
+            Slot &own = table.slots[socket.slot_];
+            if (own.name != name_of(socket.connection_, side)) {
+                socket.meeting_state_ = None;
+                return false;
+            }
+            if (const std::uint64_t place = own.place; place != 0) {
+                return join(socket, fd, place);
+            }
+            // Both ends may have come first. Then the end of side 0 makes the link.
+            Slot *const other = side == 0 ? table.find(name_of(socket.connection_, 1)) : nullptr;
+            if (other != nullptr) {
+                return offer(socket, *other);
+            }
+            return ++socket.looks_ % looks_in_row != 0;
+        }
+        case Offering:
+            return settle(socket, fd, *socket.offered_) || ++socket.looks_ % looks_in_row != 0;
+        default:
+            return false;
+    }
+}
+
+bool Meeting::offer(Socket &socket, Slot &other) {
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    const int file = high_number(LIBC(memfd_create)("rpma-carry", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    Link *const link =
+        file >= 0 && ftruncate(file, sizeof(Link)) == 0 && LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0
+            ? mapped(file)
+            : nullptr;
+    if (link == nullptr) {
+        BASE_LOG(Info, "a connection stays in TCP: no memory for a link: %s", std::strerror(errno));
+        socket.stays_ = true;
+        if (file >= 0) {
+            (void)LIBC(close)(file);
+        }
+        return false;
+    }
+    link->marked = Link::mark;
+    link->connection = socket.connection_;
+    link->maker = socket.side_;
+    socket.offered_ = link;
+    socket.offered_fd_ = file;
+    socket.meeting_state_ = Offering;
+    std::uint64_t free = 0;
+    const std::uint64_t place =
+        std::uint64_t{static_cast<unsigned>(getpid())} << 32 | static_cast<unsigned>(file);
+    if (!other.place.compare_exchange_strong(free, place)) {
+        forget(socket);
+        return false;
+    }
+    return true;
+}
+
+// Maps the link that the other end has made. The file may be anything: another process may have had the
+// number.
+bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
+    char path[64];
+    (void)std::snprintf(path, sizeof(path), "/proc/%u/fd/%u", static_cast<unsigned>(place >> 32),
+                        static_cast<unsigned>(place));
+    const int file = LIBC(open)(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat status{};
+    Link *link = nullptr;
+    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+        status.st_size == sizeof(Link) && (LIBC(fcntl)(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0) {
+        link = mapped(file);
+    }
+    if (file >= 0) {
+        (void)LIBC(close)(file);
+    }
+    if (link != nullptr && (link->marked != Link::mark || link->maker != 1 - socket.side_ ||
+                            !is_same(link->connection, socket.connection_))) {
+        (void)munmap(link, sizeof(Link));
+        link = nullptr;
+    }
+    if (link == nullptr) {
+        BASE_LOG(Info, "a connection stays in TCP: the link of its other end cannot be mapped");
+        socket.stays_ = true;
+        return false;
+    }
+    socket.offered_ = link;
+    socket.meeting_state_ = Offering;
+    return settle(socket, fd, *link);
+}
+
+// Takes the link, when the calls that do not know of it have ended. Returns false when that takes longer.
+bool Meeting::settle(Socket &socket, int fd, Link &link) {
+    const bool made_it = link.maker == socket.side_;
+    std::uint32_t expected = made_it ? Link::Joined : Link::Offered;
+    if (link.state.load() != expected) {
+        return false;
+    }
+    if (!socket.is_linked()) {
+        if (!socket.kernel_agrees(fd)) {
+            if (socket.out_.under_way == 0 && socket.in_.under_way == 0 &&
+                ++socket.mismatches_ > most_mismatches) {
+                BASE_LOG(Info, "a connection stays in TCP: bytes passed this library by");
+                socket.stays_ = true;
+                forget(socket);
+            }
+            return false;
+        }
+        if (socket.inside_ != 0) {
+            return false;  // another thread still has the link before
+        }
+        socket.send_without_delay(fd);
+        socket.take_link(link);
+        epolls::linked(socket);
+    }
+    if (socket.in_.under_way != 0) {
+        return false;
+    }
+    if (link.state.compare_exchange_strong(expected, made_it ? Link::Open : Link::Joined)) {
+        socket.meeting_state_ = Linked;
+        if (socket.offered_fd_ >= 0) {
+            (void)LIBC(close)(std::exchange(socket.offered_fd_, -1));
+        }
+    }
+    return true;
+}
+
+// The next link has to wait longer each time.
+void Meeting::left(Socket &socket) {
+    constexpr std::uint64_t uses = 4096;
+    constexpr std::uint32_t most = 8;
+    socket.meeting_state_ = None;
+    socket.look_at_ = socket.uses_ + (uses << std::min(socket.left_++, most));
+}
+
+void Meeting::forget(Socket &socket) {
+    if (socket.meeting_state_ == Waiting) {
+        if (Table *const table = Tables::own(); table != nullptr) {
+            std::uint64_t own = name_of(socket.connection_, socket.side_);
+            (void)table->slots[socket.slot_].name.compare_exchange_strong(own, 0);
+        }
+    } else if (socket.meeting_state_ == Offering && !socket.is_linked()) {
+        (void)munmap(std::exchange(socket.offered_, nullptr), sizeof(Link));
+    }
+    if (socket.offered_fd_ >= 0) {
+        (void)LIBC(close)(std::exchange(socket.offered_fd_, -1));
+    }
+    socket.meeting_state_ = None;
+}
+
+}  // namespace carry

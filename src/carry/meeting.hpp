@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/meeting: how the two ends of a connection find each other, when both are processes of one user in one
+// network namespace, and make a link. Each user has a table in /dev/shm. The end that comes first leaves the
+// connection's name in it. The other end finds the name, makes the link in a memfd, and leaves there where
+// that is. Nobody waits: each end looks when the program uses the socket.
+//
+//      first end            table                second end
+//      Waiting   ─ name ──►  │
+//                            │ ◄── finds it ──── makes a link: Offering
+//      maps it  ◄─ place ──  │ ◄── place ───────
+//      Joined ─────────────────── in the link ──► Open: it still has the connection
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "carry/link.hpp"
+
+namespace carry {
+
+class Socket;
+
+class Meeting {
+public:
+    // Each call that moves bytes is a use, and each 4 KiB are one more. The link costs as much as some ten
+    // messages through TCP. RPMA_CARRY_AFTER has another number, for tests.
+    static constexpr std::uint64_t default_first_look = 16;
+    [[nodiscard]] static std::uint64_t first_look();
+
+    // The program has moved bytes. Looks for the other end when it is time.
+    static void used(Socket &socket, int fd, std::uint64_t bytes);
+    // Both ends have left their link.
+    static void left(Socket &socket);
+    // The socket ends, or stays in TCP.
+    static void forget(Socket &socket);
+
+    struct Counts {
+        std::atomic<std::uint64_t> over;  // connections whose sender went to the ring
+        std::atomic<std::uint64_t> back;  // turns that went back to TCP
+    };
+    static Counts counts;
+
+private:
+    enum State : std::uint32_t { None, Waiting, Offering, Linked };
+    struct Slot;
+    struct Table;
+    struct Tables;
+
+    static void meet(Socket &socket, int fd);
+    static bool look(Socket &socket, int fd, Table &table);
+    static bool offer(Socket &socket, Slot &other);
+    static bool join(Socket &socket, int fd, std::uint64_t place);
+    static bool settle(Socket &socket, int fd, Link &link);
+};
+
+}  // namespace carry

@@ -1,0 +1,776 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/socket: moving bytes by turns, through TCP and through the ring.
+#include "carry/socket.hpp"
+
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/interpose.hpp"
+#include "base/log.hpp"
+#include "base/parts.hpp"
+#include "carry/looking.hpp"
+#include "carry/meeting.hpp"
+#include "carry/waits.hpp"
+
+namespace carry {
+
+namespace {
+
+using std::chrono::microseconds;
+
+// A sender waits so long for room in the ring before the bytes go through TCP, where the kernel tells the
+// program when it may send again.
+constexpr microseconds waits_for_room{50};
+// The kernel is asked as often whether the peer is still there. The kernel's own news of an end takes longer
+// to become visible in another process.
+constexpr microseconds asks_after{50};
+// Bytes that are published at once, so that the receiver copies while the sender does.
+constexpr std::uint64_t piece_bytes = std::uint64_t{64} << 10;
+// These calls do not try the ring, after the program has sent something that only TCP carries.
+constexpr std::uint32_t sends_in_tcp = 16;
+// A message that needs a doorbell takes longer than through TCP, one that finds its receiver awake a tenth of
+// that. When most messages of up to this size need one, the connection leaves the ring.
+constexpr std::size_t small_bytes = 4096;
+constexpr int rung_by_one = 3;
+constexpr int most_rung = 64;
+
+std::int64_t now() {
+    return base::Clock::now().time_since_epoch().count();
+}
+std::int64_t in(microseconds time) {
+    return now() + std::chrono::nanoseconds{time}.count();
+}
+
+int waiting_bytes(int fd, unsigned long which) {
+    int bytes = 0;
+    return LIBC(ioctl)(fd, which, &bytes) == 0 ? bytes : -1;
+}
+
+// Stands for the link of a socket that was closed while another thread used it.
+constinit Link no_link{};
+
+// A doorbell that is counted arrives in this time, unless its sender has been stopped.
+constexpr microseconds waits_for_doorbell{1000};
+
+short events_now(int fd, short events) {
+    pollfd one{.fd = fd, .events = events, .revents = 0};
+    return LIBC(poll)(&one, 1, 0) > 0 ? one.revents : short{0};
+}
+
+std::optional<tcp_info> info_of(int fd) {
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    return LIBC(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 ? std::optional{info}
+                                                                            : std::nullopt;
+}
+
+// These bytes of the parts, from `skip` on.
+class PartsFrom {
+public:
+    PartsFrom(Parts parts, std::size_t skip, std::size_t bytes) {
+        base::for_pieces(parts, skip, bytes, [this](auto piece, std::size_t) {
+            parts_[count_++] = {.iov_base = piece.data(), .iov_len = piece.size()};
+        });
+    }
+    [[nodiscard]] msghdr message() { return base::message_of(parts_.data(), count_); }
+
+private:
+    std::array<iovec, IOV_MAX> parts_;
+    std::size_t count_ = 0;
+};
+
+// Calls use(place in the ring, how many bytes are there together, how many came before) for bytes from a
+// position on, which wrap at the ring's end.
+template <typename Use>
+void for_ring_pieces(std::uint64_t position, std::uint64_t bytes, Use use) {
+    for (std::uint64_t done = 0; done < bytes;) {
+        const std::uint64_t place = (position + done) % Direction::ring_bytes;
+        const std::uint64_t size = std::min(bytes - done, Direction::ring_bytes - place);
+        use(place, size, done);
+        done += size;
+    }
+}
+
+}  // namespace
+
+void Socket::begin(Role role, bool blocks, bool is_smc) {
+    new (this) Socket{};
+    out_.lock.begin();
+    in_.lock.begin();
+    meeting_.begin();
+    role_ = role;
+    is_smc_ = is_smc;
+    blocks_ = blocks;
+    processes_ = 1;
+    look_at_ = Meeting::first_look();
+    offered_fd_ = -1;
+}
+
+// ---- without a link ----
+
+void Socket::sent_unlinked(int fd, ssize_t bytes) {
+    if (bytes > 0) {
+        out_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+    }
+    out_.under_way.fetch_sub(1);
+    if (bytes > 0) {
+        Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
+    }
+}
+
+void Socket::received_unlinked(int fd, ssize_t bytes, int flags) {
+    const bool moved = bytes > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0;
+    if (moved) {
+        in_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+    }
+    in_.under_way.fetch_sub(1);
+    if (moved) {
+        Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
+    }
+}
+
+// The kernel is asked until it agrees, because an acknowledgement may come between the two questions. What it
+// has sent are the bytes that went through TCP, and the doorbells.
+bool Socket::kernel_agrees_to_sent(int fd) const {
+    const std::uint64_t sent = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
+    for (int i = 0; i < 4; ++i) {
+        const auto info = info_of(fd);
+        const int unacknowledged = waiting_bytes(fd, SIOCOUTQ);
+        if (info && unacknowledged >= 0 &&
+            info->tcpi_bytes_acked + static_cast<unsigned>(unacknowledged) == sent) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool Socket::kernel_agrees(int fd) const {
+    const std::uint64_t taken = in_.count - in_.taken + in_.dropped;
+    for (int i = 0; i < 4; ++i) {
+        const int unread = waiting_bytes(fd, SIOCINQ);
+        const auto info = info_of(fd);
+        if (info && unread >= 0 && info->tcpi_bytes_received == taken + static_cast<unsigned>(unread)) {
+            return kernel_agrees_to_sent(fd);
+        }
+    }
+    return false;
+}
+
+std::atomic<int> *Socket::delay(int option) {
+    const bool is_delay = option == TCP_NODELAY || option == TCP_CORK;
+    return is_linked() && is_delay ? option == TCP_NODELAY ? &no_delay_ : &cork_ : nullptr;
+}
+
+void Socket::send_without_delay(int fd) {
+    socklen_t length = sizeof(int);
+    constexpr int on = 1;
+    constexpr int off = 0;
+    int value = 0;
+    (void)LIBC(getsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &value, &length);
+    no_delay_ = value;
+    (void)LIBC(getsockopt)(fd, IPPROTO_TCP, TCP_CORK, &value, &length);
+    cork_ = value;
+    (void)LIBC(setsockopt)(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
+    (void)LIBC(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+// ---- sending ----
+
+ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
+    const Inside inside{*this};
+    constexpr int carried = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR;
+    const std::size_t bytes = base::size_of(parts);
+    std::size_t done = 0;
+    if (link()->state != Link::Open) {
+        Meeting::used(*this, fd, 0);
+    }
+    leave_with_peer(fd);
+    {
+        const Section section{out_.lock};
+        if ((flags & ~carried) == 0 && bytes != 0) {
+            if (!is_in_ring(out_.turn)) {
+                enter_ring(fd);
+            }
+            if (is_in_ring(out_.turn) && peer_is_there(fd)) {
+                done = put(fd, parts, bytes);
+            }
+        } else if (bytes != 0) {
+            out_.sends_to_wait = sends_in_tcp;
+        }
+        if (done == bytes && bytes != 0) {
+            if (out_.rung > most_rung) {
+                leave();
+            }
+            return static_cast<ssize_t>(done);
+        }
+        leave_ring();
+        out_.under_way.fetch_add(1);
+    }
+    PartsFrom rest{parts, done, bytes - done};
+    const msghdr message = rest.message();
+    const ssize_t sent = LIBC(sendmsg)(fd, &message, flags);
+    end_kernels_send(sent);
+    return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
+}
+
+void Socket::begin_kernels_send() {
+    out_.under_way.fetch_add(1);
+    if (is_linked()) {
+        const Section section{out_.lock};
+        leave_ring();
+        out_.sends_to_wait = sends_in_tcp;
+    }
+}
+
+void Socket::end_kernels_send(ssize_t bytes) {
+    if (bytes > 0) {
+        out_.count.fetch_add(static_cast<std::uint64_t>(bytes));
+    }
+    out_.under_way.fetch_sub(1);
+}
+
+// The receiver has read all that went through TCP before its present turn, so the list of turns has room.
+void Socket::enter_ring(int fd) {
+    Direction &direction = to_peer();
+    if (out_.sends_to_wait != 0) {
+        --out_.sends_to_wait;
+        return;
+    }
+    if (stays_ || out_.stays_in_tcp || link()->state != Link::Open || out_.under_way != 0 ||
+        direction.turns_read.load(std::memory_order_acquire) != out_.turn || !peer_is_there(fd)) {
+        return;
+    }
+    if (!kernel_agrees_to_sent(fd)) {
+        stay("bytes passed this library by");
+        return;
+    }
+    if (out_.turn == 0) {
+        Meeting::counts.over.fetch_add(1, std::memory_order_relaxed);
+    }
+    begin_turn();
+}
+
+void Socket::leave_ring() {
+    if (is_in_ring(out_.turn)) {
+        begin_turn();
+        Meeting::counts.back.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+void Socket::begin_turn() {
+    Direction &direction = to_peer();
+    Turn &next = direction.turns[++out_.turn % Direction::most_turns];
+    next.begin.store(out_.count, std::memory_order_relaxed);
+    next.doorbells.store(out_.doorbells, std::memory_order_relaxed);
+    direction.turn.store(out_.turn, std::memory_order_seq_cst);
+}
+
+// Returns false from the peer's end on: then the kernel says what a call that sends returns.
+bool Socket::peer_is_there(int fd) {
+    const std::int64_t time = now();
+    const bool is_due = time - out_.checked_at > std::chrono::nanoseconds{asks_after}.count();
+    if (link()->closed[1 - side_] != 0 ||
+        (is_due && (events_now(fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0)) {
+        out_.stays_in_tcp = true;
+    } else if (is_due) {
+        out_.checked_at = time;
+    }
+    return !out_.stays_in_tcp;
+}
+
+// Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
+std::size_t Socket::put(int fd, Parts parts, std::size_t bytes) {
+    std::size_t done = 0;
+    std::int64_t until = 0;
+    while (done < bytes) {
+        if (const std::size_t more = put_once(parts, done, bytes - done); more != 0) {
+            done += more;
+            until = 0;
+            const std::uint64_t rung = out_.doorbells;
+            ring_doorbell(fd);
+            if (more <= small_bytes) {
+                out_.rung = out_.doorbells != rung ? out_.rung + rung_by_one : std::max(out_.rung - 1, 0);
+            }
+        } else if (until == 0) {
+            until = in(waits_for_room);
+        } else if (out_.stays_in_tcp || now() > until) {
+            break;
+        } else {
+            __builtin_ia32_pause();
+        }
+    }
+    return done;
+}
+
+std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {
+    Direction &direction = to_peer();
+    std::uint64_t put = out_.put;
+    const std::uint64_t used = put - direction.taken.load(std::memory_order_acquire);
+    if (used > Direction::ring_bytes) {
+        out_.stays_in_tcp = true;  // the peer says that it took what was not there
+        return 0;
+    }
+    if (used == 0) {  // begins at the front again, which is in the processor's cache
+        out_.origin = put;
+        direction.origin.store(put, std::memory_order_relaxed);
+    }
+    const std::uint64_t size = std::min({Direction::ring_bytes - used, std::uint64_t{bytes}, piece_bytes});
+    base::for_pieces(parts, skip, size, [&](std::span<const std::byte> piece, std::size_t before) {
+        for_ring_pieces(put - out_.origin + before, piece.size(),
+                        [&](std::uint64_t place, std::uint64_t count, std::uint64_t done) {
+                            std::memcpy(direction.ring + place, piece.data() + done, count);
+                        });
+    });
+    if (size == 0) {
+        return 0;
+    }
+    if (!direction.put.compare_exchange_strong(put, put + size)) {
+        out_.stays_in_tcp = true;  // the receiver refuses more
+        return 0;
+    }
+    out_.put.store(put + size, std::memory_order_relaxed);
+    out_.count.fetch_add(size, std::memory_order_relaxed);
+    return size;
+}
+
+// Returns whether a receiver sleeps for which no doorbell was rung.
+bool Socket::has_sleeper() {
+    const Direction &direction = to_peer();
+    const std::uint32_t sleeps = direction.sleeps.load(std::memory_order_seq_cst);
+    if (sleeps == out_.rung_for || direction.sleepers.load(std::memory_order_seq_cst) == 0) {
+        return std::exchange(out_.rings_once, false);
+    }
+    out_.rung_for = sleeps;
+    out_.rings_once = false;
+    return true;
+}
+
+// A socket that takes no byte now holds bytes that the receiver has not read, which end its sleep as well. It
+// holds none when the receiver has come as far as the ring.
+void Socket::ring_doorbell(int fd) {
+    Direction &direction = to_peer();
+    if (has_sleeper() && (direction.turns_read.load(std::memory_order_acquire) == out_.turn ||
+                          (events_now(fd, POLLOUT) & POLLOUT) != 0)) {
+        direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
+        const char bell = 0;
+        (void)LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+}
+
+// From here on this end sends through TCP, until there is another link.
+void Socket::leave() {
+    leave_ring();
+    out_.stays_in_tcp = true;
+    link()->leaves[side_] = 1;
+}
+
+// When both ends have left the ring, and what was in it is read, the kernel does everything again.
+void Socket::leave_with_peer(int fd) {
+    Link &left = *link();
+    if (left.leaves[1 - side_] == 0) {
+        return;
+    }
+    if (left.leaves[side_] == 0) {
+        const Section section{out_.lock};
+        leave();
+    }
+    bool is_left = false;
+    {
+        const Section section{in_.lock};
+        advance();
+        is_left = from_peer().turn.load(std::memory_order_seq_cst) == in_.turn && !is_in_ring(in_.turn) &&
+                  drop_doorbells(fd) && has_link_.exchange(false);
+    }
+    if (is_left) {
+        epolls::unlinked(*this);
+        Meeting::left(*this);
+    }
+}
+
+// Takes a link, whose counts go on from those of the link before.
+void Socket::take_link(Link &link) {
+    Direction &to = link.directions[side_];
+    to.put = out_.put.load();
+    to.origin = out_.origin = out_.put;
+    to.doorbells = out_.doorbells;
+    to.turns[out_.turn % Direction::most_turns].doorbells = out_.doorbells;
+    to.turn = out_.turn;
+    Direction &from = link.directions[1 - side_];
+    from.taken = in_.taken.load();
+    from.turns_read = in_.turn;
+    out_.rung_for = to.sleeps;
+    out_.rings_once = true;
+    out_.stays_in_tcp = false;
+    out_.rung = 0;
+    if (Link *const before = link_.exchange(&link); before != nullptr) {
+        (void)munmap(before, sizeof(Link));
+    }
+    has_link_ = true;
+}
+
+// ---- receiving ----
+
+ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
+    const Inside inside{*this};
+    const std::size_t bytes = base::size_of(parts);
+    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0 || bytes == 0) {
+        msghdr message = base::message_of(parts.data(), parts.size());
+        return LIBC(recvmsg)(fd, &message, flags);
+    }
+    const bool waits = (flags & MSG_DONTWAIT) == 0 && blocks();
+    const bool waits_for_all = waits && (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
+    std::size_t done = 0;
+    Nothing nothing;
+    if (link()->state != Link::Open) {
+        Meeting::used(*this, fd, 0);
+    }
+    leave_with_peer(fd);
+    for (;;) {
+        const std::size_t before = done;
+        {
+            const Section section{in_.lock};
+            done += (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
+        }
+        if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
+            return static_cast<ssize_t>(done);
+        }
+        if (nothing.is_final) {
+            errno = nothing.error;
+            return nothing.result;
+        }
+        if (done == before && !waits) {
+            nothing = sleep(fd, flags);
+        } else if (done == before && !comes_soon()) {
+            nothing = begin_sleep(fd) ? sleep(fd, flags) : nothing;
+            end_sleep();
+        }
+    }
+}
+
+// Looks at the ring for a short time. Returns whether bytes came.
+bool Socket::comes_soon() const {
+    if (!is_in_ring(in_.turn)) {
+        return false;
+    }
+    return look([this] { return has_bytes(); });
+}
+
+// Waits in the kernel, as the program's own call would: with its time-out, its signals, and O_NONBLOCK. What
+// came may be a doorbell. An end or an error is final; before it there may be bytes in the ring.
+Socket::Nothing Socket::sleep(int fd, int flags) {
+    char first = 0;
+    const ssize_t result = LIBC(recv)(fd, &first, sizeof(first), MSG_PEEK | (flags & MSG_DONTWAIT));
+    return {.is_final = result <= 0, .result = result, .error = errno};
+}
+
+std::uint64_t Socket::arrived() const {
+    const Inside inside{*this};
+    return is_linked() ? from_peer().put.load(std::memory_order_acquire) & ~Direction::refused : 0;
+}
+
+bool Socket::has_ring_bytes() const {
+    const Inside inside{*this};
+    return is_linked() && is_in_ring(in_.turn) &&
+           (from_peer().put.load(std::memory_order_acquire) & ~Direction::refused) != in_.taken &&
+           from_peer().turn.load(std::memory_order_acquire) == in_.turn;
+}
+
+bool Socket::has_bytes() const {
+    const Inside inside{*this};
+    if (!is_linked()) {
+        return false;
+    }
+    const Direction &direction = from_peer();
+    return (direction.put.load(std::memory_order_acquire) & ~Direction::refused) != in_.taken ||
+           direction.turn.load(std::memory_order_acquire) != in_.turn;
+}
+
+// Begins the next turns, as far as the bytes before them are read.
+void Socket::advance() {
+    Direction &direction = from_peer();
+    while (direction.turn.load(std::memory_order_seq_cst) != in_.turn && left_of(in_.turn) == 0) {
+        direction.turns_read.store(++in_.turn, std::memory_order_release);
+    }
+}
+
+// Returns how many unread bytes the present turn or the one after it has, as far as that is decided.
+std::uint64_t Socket::left_of(std::uint32_t turn) const {
+    const Direction &direction = from_peer();
+    if (direction.turn.load(std::memory_order_seq_cst) == turn) {
+        return UINT64_MAX;
+    }
+    const auto begin_of = [&](std::uint32_t which) {
+        return direction.turns[which % Direction::most_turns].begin.load(std::memory_order_relaxed);
+    };
+    const std::uint64_t end = begin_of(turn + 1);
+    return end - std::min<std::uint64_t>(end, turn == in_.turn ? in_.count.load() : begin_of(turn));
+}
+
+// Returns how many bytes of the turn the ring has for the program.
+std::uint64_t Socket::in_ring(std::uint32_t turn) const {
+    if (!is_in_ring(turn)) {
+        return 0;
+    }
+    const std::uint64_t left = left_of(turn);  // first: a later turn may put more
+    const std::uint64_t put = from_peer().put.load(std::memory_order_seq_cst) & ~Direction::refused;
+    return std::min({left, put - in_.taken, Direction::ring_bytes});
+}
+
+// Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
+// Returns whether all that were sent are gone; others are under way.
+bool Socket::drop_doorbells(int fd) {
+    const Direction &direction = from_peer();
+    std::uint64_t sent = direction.doorbells.load(std::memory_order_seq_cst);
+    if (!is_in_ring(in_.turn)) {
+        sent = direction.turns[in_.turn % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
+    } else if (direction.turn.load(std::memory_order_seq_cst) != in_.turn) {
+        sent =
+            direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
+    }
+    while (in_.dropped < sent) {
+        std::array<char, 64> bells;
+        const ssize_t dropped = LIBC(recv)(
+            fd, bells.data(), std::min<std::uint64_t>(bells.size(), sent - in_.dropped), MSG_DONTWAIT);
+        if (dropped <= 0) {
+            return false;
+        }
+        in_.dropped.fetch_add(static_cast<std::uint64_t>(dropped));
+    }
+    return true;
+}
+
+// Returns how many bytes it has moved to the program; 0 when there are none now.
+std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
+    advance();
+    if (!is_in_ring(in_.turn)) {
+        const std::size_t bytes = drop_doorbells(fd) ? take_from_tcp(fd, parts, skip, flags, in_.turn) : 0;
+        in_.count.fetch_add(bytes, std::memory_order_relaxed);
+        return bytes;
+    }
+    const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), base::size_of(parts) - skip);
+    if (bytes == 0) {
+        (void)drop_doorbells(fd);
+        return 0;
+    }
+    if ((flags & MSG_TRUNC) == 0) {
+        copy_from_ring(parts, skip, bytes);
+    }
+    in_.count.fetch_add(bytes, std::memory_order_relaxed);
+    in_.taken.store(in_.taken + bytes, std::memory_order_relaxed);
+    from_peer().taken.store(in_.taken, std::memory_order_release);
+    return bytes;
+}
+
+// Finds the bytes of the present turn, and those of the next one behind them.
+std::size_t Socket::peek(int fd, Parts parts) {
+    advance();
+    const std::size_t most = base::size_of(parts);
+    if (!is_in_ring(in_.turn)) {
+        const std::size_t bytes = drop_doorbells(fd) ? take_from_tcp(fd, parts, 0, MSG_PEEK, in_.turn) : 0;
+        if (bytes != left_of(in_.turn)) {
+            return bytes;
+        }
+        const std::uint64_t more = std::min<std::uint64_t>(in_ring(in_.turn + 1), most - bytes);
+        copy_from_ring(parts, bytes, more);
+        return bytes + more;
+    }
+    const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), most);
+    copy_from_ring(parts, 0, bytes);
+    return bytes == left_of(in_.turn) && drop_doorbells(fd)
+               ? bytes + take_from_tcp(fd, parts, bytes, MSG_PEEK, in_.turn + 1)
+               : bytes;
+}
+
+// Asks first how many bytes there are, and only then where the turn ends: so none of them is of a later turn.
+std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
+                                  std::uint32_t turn) const {
+    const int here = waiting_bytes(fd, SIOCINQ);
+    if (here <= 0) {
+        return 0;
+    }
+    const std::uint64_t most = std::min({left_of(turn), std::uint64_t{static_cast<unsigned>(here)},
+                                         std::uint64_t{base::size_of(parts) - skip}});
+    PartsFrom wanted{parts, skip, most};
+    msghdr message = wanted.message();
+    const ssize_t bytes =
+        most != 0 ? LIBC(recvmsg)(fd, &message, MSG_DONTWAIT | (flags & (MSG_PEEK | MSG_TRUNC))) : 0;
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
+void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const {
+    const Direction &direction = from_peer();
+    const std::uint64_t position = in_.taken - direction.origin.load(std::memory_order_relaxed);
+    base::for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
+        for_ring_pieces(position + before, piece.size(),
+                        [&](std::uint64_t place, std::uint64_t count, std::uint64_t done) {
+                            std::memcpy(piece.data() + done, direction.ring + place, count);
+                        });
+    });
+}
+
+void Socket::drop(int fd, std::size_t bytes) {
+    const iovec part{.iov_base = nullptr, .iov_len = bytes};
+    (void)receive_linked(fd, Parts{&part, 1}, MSG_TRUNC | MSG_DONTWAIT);
+}
+
+// ---- waiting ----
+
+// A sender that puts bytes after the sleep is counted rings; the ring is looked at after that.
+bool Socket::begin_sleep(int fd) {
+    const Inside inside{*this};
+    Direction &direction = from_peer();
+    direction.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
+    const bool has_nothing = direction.turn.load(std::memory_order_seq_cst) == in_.turn &&
+                             is_in_ring(in_.turn) &&
+                             in_.dropped == direction.doorbells.load(std::memory_order_seq_cst);
+    if (has_nothing) {
+        return (direction.put.load(std::memory_order_seq_cst) & ~Direction::refused) == in_.taken;
+    }
+    const Section section{in_.lock};
+    advance();
+    if (is_in_ring(in_.turn)) {
+        (void)drop_doorbells(fd);
+        advance();
+    }
+    return in_ring(in_.turn) == 0;
+}
+
+void Socket::end_sleep() {
+    const Inside inside{*this};
+    from_peer().sleepers.fetch_sub(1);
+}
+
+bool Socket::is_readable(int fd) {
+    const Inside inside{*this};
+    const Section section{in_.lock};
+    for (;;) {
+        advance();
+        if (in_ring(in_.turn) != 0) {
+            return true;
+        }
+        const std::uint64_t before = in_.dropped;
+        const bool all = drop_doorbells(fd);
+        if (in_.dropped == before) {
+            return all && (!is_in_ring(in_.turn) || (events_now(fd, POLLIN) & POLLIN) != 0);
+        }
+        if ((events_now(fd, POLLIN) & POLLIN) == 0 && !has_bytes()) {
+            return false;
+        }
+    }
+}
+
+// ---- the rest ----
+
+std::size_t Socket::unread() const {
+    const Inside inside{*this};
+    return is_linked() ? (from_peer().put.load() & ~Direction::refused) - in_.taken : 0;
+}
+
+int Socket::readable_bytes(int fd) {
+    const Inside inside{*this};
+    if (!is_linked()) {
+        return waiting_bytes(fd, SIOCINQ);
+    }
+    const Section section{in_.lock};
+    advance();
+    const bool all_dropped = drop_doorbells(fd);
+    const std::uint64_t in_memory = (from_peer().put.load() & ~Direction::refused) - in_.taken;
+    const int in_tcp = waiting_bytes(fd, SIOCINQ);
+    const bool is_data = all_dropped && !is_in_ring(in_.turn) && in_tcp > 0;
+    return static_cast<int>(
+        std::min<std::uint64_t>(in_memory + (is_data ? static_cast<unsigned>(in_tcp) : 0), INT_MAX));
+}
+
+std::size_t Socket::unsent() const {
+    const Inside inside{*this};
+    return is_linked() ? out_.put - to_peer().taken.load() : 0;
+}
+
+void Socket::send_in_tcp_for_good() {
+    stays_ = true;
+    if (is_linked()) {
+        const Section section{out_.lock};
+        leave_ring();
+        out_.stays_in_tcp = true;
+    }
+}
+
+void Socket::stay(const char *why) {
+    if (!stays_.exchange(true)) {
+        BASE_LOG(Info, "a connection stays in TCP: %s", why);
+    }
+    if (is_linked()) {
+        from_peer().put.fetch_or(Direction::refused);
+    }
+}
+
+bool Socket::is_kernels(int fd) {
+    send_in_tcp_for_good();
+    stay("another program gets it");
+    if (!is_linked()) {
+        return true;
+    }
+    const Section section{in_.lock};
+    advance();
+    return in_ring(in_.turn) == 0 && drop_doorbells(fd);
+}
+
+void Socket::before_end(int fd) {
+    const Inside inside{*this};
+    if (!is_linked()) {
+        return;
+    }
+    const Section section{in_.lock};
+    advance();
+    for (const std::int64_t until = in(waits_for_doorbell); !drop_doorbells(fd) && now() < until;) {
+        __builtin_ia32_pause();
+    }
+    // A socket that is closed before all was read resets the connection.
+    if (in_ring(in_.turn) != 0) {
+        constexpr linger at_once{.l_onoff = 1, .l_linger = 0};
+        (void)LIBC(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    }
+}
+
+bool Socket::end() {
+    Meeting::forget(*this);
+    if (link_ == nullptr) {
+        return inside_ == 0;
+    }
+    Link *const ended = link_.exchange(&no_link);
+    ended->closed[side_] = 1;
+    has_link_ = false;
+    if (inside_ != 0) {
+        return false;  // the link stays mapped
+    }
+    (void)munmap(ended, sizeof(Link));
+    return true;
+}
+
+bool Socket::one_process_less() {
+    return processes_.fetch_sub(1) == 1;
+}
+
+Socket::Counts Socket::received() const {
+    return {.by_memory = in_.taken, .by_tcp = in_.count - in_.taken};
+}
+
+Socket::Counts Socket::sent() const {
+    return {.by_memory = out_.put, .by_tcp = out_.count - out_.put};
+}
+
+}  // namespace carry

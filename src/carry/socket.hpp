@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/socket: what this library knows of one TCP socket of the program's: how many bytes have passed, and
+// the link, if there is one. The descriptor is the kernel's socket from socket(2) to close(2). Until there is
+// a link, the kernel does everything, and the library counts.
+//
+//      program ── send ──► Out ──┬── TCP ─────────────────────┬──► In ── recv ──► the other program
+//                                └── ring (carry/link.hpp) ───┘
+//
+// It lies in memory that the process shares with its forked children (carry/sockets), as they share the
+// kernel's socket: two processes that use one connection use one Socket. Any number of threads may call.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "carry/link.hpp"
+#include "carry/section.hpp"
+
+namespace carry {
+
+using Parts = std::span<const iovec>;
+
+class Socket {
+public:
+    // How the connection was made. The kernel counts the SYN of connect(2) as a byte that was acknowledged.
+    enum class Role : std::uint32_t { Connects, Accepted };
+
+    // The socket is new; one process has it.
+    void begin(Role role, bool blocks, bool is_smc);
+
+    // ---- moving bytes ----
+    // Work as sendmsg(2) and recvmsg(2) without a name and control data. by_kernel() makes the program's own
+    // call of libc.
+    template <typename Call>
+    ssize_t send(int fd, Parts parts, int flags, Call by_kernel) {
+        if (!is_linked()) {
+            out_.under_way.fetch_add(1);
+            if (!is_linked()) {
+                const ssize_t bytes = by_kernel();
+                sent_unlinked(fd, bytes);
+                return bytes;
+            }
+            out_.under_way.fetch_sub(1);
+        }
+        return send_linked(fd, parts, flags);
+    }
+    template <typename Call>
+    ssize_t receive(int fd, Parts parts, int flags, Call by_kernel) {
+        if (!is_linked()) {
+            in_.under_way.fetch_add(1);
+            if (!is_linked()) {
+                const ssize_t bytes = by_kernel();
+                received_unlinked(fd, bytes, flags);
+                return bytes;
+            }
+            in_.under_way.fetch_sub(1);
+        }
+        return receive_linked(fd, parts, flags);
+    }
+    // Makes a call that only the kernel can make, and that sends bytes: sendfile(2), splice(2). by_kernel()
+    // returns how many.
+    template <typename Call>
+    ssize_t send_by_kernel(Call by_kernel) {
+        begin_kernels_send();
+        const ssize_t bytes = by_kernel();
+        end_kernels_send(bytes);
+        return bytes;
+    }
+    // Makes a call of the kernel that receives, such as splice(2). Returns false, and calls nothing, when
+    // there is a link.
+    template <typename Call>
+    [[nodiscard]] bool receive_by_kernel(int fd, ssize_t &bytes, Call by_kernel) {
+        in_.under_way.fetch_add(1);
+        if (is_linked()) {
+            in_.under_way.fetch_sub(1);
+            return false;
+        }
+        bytes = by_kernel();
+        received_unlinked(fd, bytes, 0);
+        return true;
+    }
+    // Drops bytes that a receive with MSG_PEEK found.
+    void drop(int fd, std::size_t bytes);
+
+    // ---- waiting ----
+    [[nodiscard]] bool is_linked() const { return has_link_.load(std::memory_order_acquire); }
+    // Returns whether the ring may have bytes for the program. Takes no lock.
+    [[nodiscard]] bool has_bytes() const;
+    // Returns whether it has some for certain, without asking the kernel. Takes no lock.
+    [[nodiscard]] bool has_ring_bytes() const;
+    // The thread is about to sleep in the kernel until the socket is readable. Returns false when there is
+    // something to read already. Until end_sleep() the peer rings for what it puts into the ring.
+    [[nodiscard]] bool begin_sleep(int fd);
+    void end_sleep();
+    // The kernel says that the socket is readable. Returns whether it is for the program; a doorbell alone is
+    // not, and is taken away.
+    [[nodiscard]] bool is_readable(int fd);
+    // Returns how many bytes have come through the ring, so that a caller sees whether more came.
+    [[nodiscard]] std::uint64_t arrived() const;
+
+    // ---- the rest ----
+    [[nodiscard]] bool is_smc() const { return is_smc_; }
+    [[nodiscard]] bool blocks() const { return blocks_.load(std::memory_order_relaxed); }
+    void set_blocks(bool blocks) { blocks_.store(blocks, std::memory_order_relaxed); }
+    // TCP_NODELAY and TCP_CORK would hold doorbells back. With a link the kernel's socket does not delay, and
+    // these are the values that the program has set.
+    // Returns nullptr for any other option, and without a link.
+    [[nodiscard]] std::atomic<int> *delay(int option);
+    // Bytes in the ring that the program has not read, and those that the peer's has not.
+    [[nodiscard]] std::size_t unread() const;
+    [[nodiscard]] std::size_t unsent() const;
+    // Bytes that the program can read now.
+    [[nodiscard]] int readable_bytes(int fd);
+    // From here on all that is sent goes through TCP: the program shuts the direction down, or has set an
+    // option that only TCP has.
+    void send_in_tcp_for_good();
+    // The connection stays in TCP for good. Where the ring has bytes, the program reads those first.
+    void stay(const char *why);
+    // Returns whether the kernel's socket has all that is to be read, and will; then a program that does not
+    // use this library may have it. It does when the ring is empty, and the socket stays (stay()).
+    [[nodiscard]] bool is_kernels(int fd);
+
+    // ---- who has it ----
+    void one_more_process() { processes_.fetch_add(1); }
+    [[nodiscard]] bool is_of_one_process() const { return processes_ == 1; }
+    // This process has closed its last descriptor of it. Returns whether no process has one any more.
+    [[nodiscard]] bool one_process_less();
+    // Called before the last descriptor of the last process is closed. A doorbell that is not read would make
+    // an orderly end a reset.
+    void before_end(int fd);
+    // All descriptors are closed. Returns whether no thread uses it any more; otherwise it stays as it is.
+    [[nodiscard]] bool end();
+
+    struct Counts {
+        std::uint64_t by_memory = 0;  // bytes
+        std::uint64_t by_tcp = 0;
+    };
+    [[nodiscard]] Counts received() const;
+    [[nodiscard]] Counts sent() const;
+    [[nodiscard]] std::uint32_t turns_back() const { return out_.turn / 2; }
+    [[nodiscard]] bool was_over() const { return out_.put.load() != 0 || in_.taken.load() != 0; }
+
+    std::atomic<std::uint32_t> next_free;  // of carry/sockets
+
+private:
+    friend class Meeting;
+    void send_without_delay(int fd);
+    // While one lives, the link stays mapped, also when another thread closes the descriptor.
+    class Inside {
+    public:
+        explicit Inside(const Socket &socket) : inside_{socket.inside_} { inside_.fetch_add(1); }
+        ~Inside() noexcept(false) { inside_.fetch_sub(1); }
+        Inside(const Inside &) = delete;
+        Inside &operator=(const Inside &) = delete;
+
+    private:
+        std::atomic<std::uint32_t> &inside_;
+    };
+    using Count = std::atomic<std::uint64_t>;
+    struct Out {
+        SharedLock lock;
+        Count count;  // of the program's bytes
+        Count put;    // those of them that went through the ring
+        std::uint64_t origin;
+        std::uint64_t doorbells;
+        std::uint32_t turn;
+        std::uint32_t sends_to_wait;           // before the ring is tried again
+        std::int64_t checked_at;               // when the kernel was asked whether the peer is there
+        std::atomic<std::uint32_t> under_way;  // calls of the kernel that send
+        std::atomic<bool> stays_in_tcp;        // as long as there is this link
+        int rung;                              // grows with each message that needed a doorbell
+        std::uint32_t rung_for;                // the sleep of the receiver that the last doorbell was for
+        bool rings_once;                       // a receiver may have gone to sleep before there was a link
+    };
+    struct In {
+        SharedLock lock;
+        Count count;
+        Count taken;
+        Count dropped;  // doorbells
+        std::uint32_t turn;
+        std::atomic<std::uint32_t> under_way;  // calls of the kernel that receive, begun without a link
+    };
+
+    [[nodiscard]] Link *link() const { return link_.load(std::memory_order_acquire); }
+    [[nodiscard]] Direction &to_peer() const { return link()->directions[side_]; }
+    [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
+    [[nodiscard]] static bool is_in_ring(std::uint32_t turn) { return turn % 2 != 0; }
+
+    void sent_unlinked(int fd, ssize_t bytes);
+    void received_unlinked(int fd, ssize_t bytes, int flags);
+    [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
+    [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
+    void begin_kernels_send();
+    void end_kernels_send(ssize_t bytes);
+    // Return whether the kernel has counted as many bytes.
+    [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
+    [[nodiscard]] bool kernel_agrees(int fd) const;
+    // Says why a call that receives has nothing: the end, or an error.
+    struct Nothing {
+        bool is_final = false;
+        ssize_t result = 0;
+        int error = 0;
+    };
+    [[nodiscard]] bool comes_soon() const;
+    [[nodiscard]] static Nothing sleep(int fd, int flags);
+
+    // With the lock of Out.
+    void enter_ring(int fd);
+    void leave_ring();
+    void begin_turn();
+    [[nodiscard]] bool peer_is_there(int fd);
+    [[nodiscard]] std::size_t put(int fd, Parts parts, std::size_t bytes);
+    [[nodiscard]] std::size_t put_once(Parts parts, std::size_t skip, std::size_t bytes);
+    [[nodiscard]] bool has_sleeper();
+    void ring_doorbell(int fd);
+    void leave();
+    void take_link(Link &link);
+    void leave_with_peer(int fd);
+
+    // With the lock of In.
+    void advance();
+    [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
+    [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
+    [[nodiscard]] bool drop_doorbells(int fd);
+    [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
+    [[nodiscard]] std::size_t peek(int fd, Parts parts);
+    [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
+                                            std::uint32_t turn) const;
+    void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
+
+    Out out_;
+    In in_;
+    std::atomic<Link *> link_;  // also when it is left, until the next one
+    std::atomic<bool> has_link_;
+    mutable std::atomic<std::uint32_t> inside_;
+    std::uint32_t side_;
+    Role role_;
+    bool is_smc_;
+    std::atomic<bool> blocks_;
+    std::atomic<bool> stays_;
+    std::atomic<int> no_delay_;
+    std::atomic<int> cork_;
+    std::atomic<std::uint32_t> processes_;
+    // The meeting (carry/meeting).
+    std::atomic<std::uint64_t> uses_;
+    std::atomic<std::uint64_t> look_at_;  // the use after which the other end is looked for again
+    SharedLock meeting_;
+    std::uint32_t meeting_state_;
+    std::uint32_t looks_;
+    std::uint32_t mismatches_;
+    std::uint32_t left_;  // links that did not pay
+    std::ptrdiff_t slot_;
+    Link *offered_;
+    int offered_fd_;
+    Connection connection_;
+};
+
+}  // namespace carry

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/sockets: the memory of Sockets, and who has each.
+#include "carry/sockets.hpp"
+
+#include <sys/mman.h>
+
+#include "base/fork.hpp"
+#include "base/mutex.hpp"
+
+namespace carry {
+
+constinit Sockets sockets;
+
+// Places that are free again form a list; its head has a count, so that a thread that was late does not take
+// what came back meanwhile.
+struct Sockets::Arena {
+    std::atomic<std::uint64_t> free;  // count << 32 | place
+    std::atomic<std::uint32_t> used;
+    Socket all[most_sockets];
+
+    [[nodiscard]] std::uint32_t take() {
+        std::uint64_t head = free.load();
+        while (static_cast<std::uint32_t>(head) != 0) {
+            const std::uint32_t next = all[static_cast<std::uint32_t>(head)].next_free;
+            if (free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | next)) {
+                return static_cast<std::uint32_t>(head);
+            }
+        }
+        const std::uint32_t place = used.fetch_add(1) + 1;
+        return place < most_sockets ? place : 0;
+    }
+    void give(std::uint32_t place) {
+        std::uint64_t head = free.load();
+        do {
+            all[place].next_free = static_cast<std::uint32_t>(head);
+        } while (!free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | place));
+    }
+};
+
+namespace {
+
+// Held while the table changes, and during a fork: a child has the Sockets that are in the table then.
+constinit base::LastingMutex changing;
+
+Totals ended GUARDED_BY(changing);
+
+class SCOPED_CAPABILITY Changing {
+public:
+    Changing() ACQUIRE(changing) { changing.lock(); }
+    ~Changing() RELEASE(changing) { changing.unlock(); }
+    Changing(const Changing &) = delete;
+    Changing &operator=(const Changing &) = delete;
+
+private:
+    const HeldHandlers held_;  // a handler may close a descriptor
+};
+
+const base::ForkHook with_the_child{base::ForkLevel::SocketPreload,
+                                    {.before =
+                                         [] {
+                                             changing.take();
+                                             sockets.fork();
+                                         },
+                                     .after_in_parent = [] { changing.leave(); },
+                                     .after_in_child = [] { changing.leave(); }}};
+
+}  // namespace
+
+// Pages are there when they are used.
+Sockets::Arena *Sockets::arena() {
+    static Arena *const made = [] {
+        void *const memory = mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return memory != MAP_FAILED ? static_cast<Arena *>(memory) : nullptr;
+    }();
+    return made;
+}
+
+Socket &Sockets::socket(std::uint32_t place) const {
+    return arena_.load(std::memory_order_relaxed)->all[place];
+}
+
+std::uint32_t Sockets::place_of(const Socket &socket) const {
+    return static_cast<std::uint32_t>(&socket - arena_.load(std::memory_order_relaxed)->all);
+}
+
+void Sockets::set(int fd, std::uint32_t place) {
+    numbers_[place].fetch_add(1);
+    places_[fd].store(place);
+    std::size_t end = end_.load();
+    while (end <= static_cast<std::size_t>(fd) &&
+           !end_.compare_exchange_weak(end, static_cast<std::size_t>(fd) + 1)) {
+    }
+}
+
+void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
+    if (fd < 0 || static_cast<std::size_t>(fd) >= most_numbers || base::is_in_parents_memory()) {
+        return;
+    }
+    Arena *const memory = arena();
+    const std::uint32_t place = memory != nullptr ? memory->take() : 0;
+    if (place == 0) {
+        return;
+    }
+    const Changing whole;
+    arena_ = memory;
+    memory->all[place].begin(role, blocks, is_smc);
+    numbers_[place] = 0;
+    set(fd, place);
+}
+
+void Sockets::duplicated(int fd, int number) {
+    if (Socket *const socket = at(fd); socket != nullptr && number >= 0 && number != fd &&
+                                       static_cast<std::size_t>(number) < most_numbers &&
+                                       !base::is_in_parents_memory()) {
+        const Changing whole;
+        set(number, place_of(*socket));
+    }
+}
+
+bool Sockets::has_more_numbers(int fd) const {
+    const Socket *const socket = at(fd);
+    return socket != nullptr && numbers_[place_of(*socket)] > 1;
+}
+
+// Takes a number away. Returns whether it was the process's last of the Socket.
+bool Sockets::take(int fd, Socket &socket) {
+    if (base::is_in_parents_memory()) {
+        return false;
+    }
+    const Changing whole;
+    places_[fd].store(0);
+    const bool is_last = numbers_[place_of(socket)].fetch_sub(1) == 1;
+    if (is_last && socket.is_of_one_process()) {
+        socket.before_end(fd);
+    }
+    return is_last;
+}
+
+void Totals::add(const Socket &socket) {
+    const Socket::Counts in = socket.received();
+    const Socket::Counts out = socket.sent();
+    const bool is_over = in.by_memory + out.by_memory != 0;
+    over += is_over ? 1 : 0;
+    in_tcp += !is_over && in.by_tcp + out.by_tcp != 0 ? 1 : 0;
+    back += socket.turns_back();
+    received.by_memory += in.by_memory;
+    received.by_tcp += in.by_tcp;
+    sent.by_memory += out.by_memory;
+    sent.by_tcp += out.by_tcp;
+}
+
+Totals Sockets::totals() const {
+    const Changing whole;
+    return ended;
+}
+
+void Sockets::count_from_here() {
+    ended = {};
+}
+
+void Sockets::end(Socket &socket) {
+    {
+        const Changing whole;
+        ended.add(socket);
+    }
+    if (socket.one_process_less() && socket.end()) {
+        arena_.load()->give(place_of(socket));
+    }
+}
+
+void Sockets::forget(int fd) {
+    if (Socket *const socket = at(fd); socket != nullptr && !base::is_in_parents_memory()) {
+        const Changing whole;
+        places_[fd].store(0);
+        if (numbers_[place_of(*socket)].fetch_sub(1) == 1) {
+            end(*socket);
+        }
+    }
+}
+
+void Sockets::fork() {
+    if (Arena *const memory = arena_; memory != nullptr) {
+        for (std::uint32_t place = 1; place < memory->used.load() + 1 && place < most_sockets; ++place) {
+            if (numbers_[place] != 0) {
+                memory->all[place].one_more_process();
+            }
+        }
+    }
+}
+
+}  // namespace carry

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/sockets: which of the process's descriptors are TCP sockets that it has made, and the Socket of each.
+// The table is the process's own. The Sockets lie in memory that it shares with its forked children.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "carry/socket.hpp"
+
+namespace carry {
+
+// Of connections: those whose bytes went through memory too, those that stayed in TCP, and their bytes.
+struct Totals {
+    std::uint64_t over = 0;
+    std::uint64_t in_tcp = 0;
+    std::uint64_t back = 0;  // turns that went back to TCP
+    Socket::Counts received;
+    Socket::Counts sent;
+
+    void add(const Socket &socket);
+};
+
+class Sockets {
+public:
+    // Numbers above have none. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
+    static constexpr std::size_t most_numbers = std::size_t{1} << 20;
+
+    // Returns the Socket of a descriptor, or nullptr. Any number of threads may call.
+    [[nodiscard]] Socket *at(int fd) const {
+        const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
+        const std::uint32_t place =
+            number < most_numbers ? places_[number].load(std::memory_order_relaxed) : 0;
+        return place != 0 ? &socket(place) : nullptr;
+    }
+    // The kernel has made this socket. There may be no memory for its Socket; then it stays in TCP.
+    void made(int fd, Socket::Role role, bool blocks, bool is_smc = false);
+    [[nodiscard]] bool has_more_numbers(int fd) const;
+    // Returns the first number from which on there is none.
+    [[nodiscard]] std::size_t end() const { return end_; }
+    // `number` is another number of fd now.
+    void duplicated(int fd, int number);
+    // Closes a descriptor by calling close(). With another process's memory (vfork(2)) nothing else happens.
+    template <typename Close>
+    int close(int fd, Close by_kernel) {
+        Socket *const socket = at(fd);
+        if (socket == nullptr) {
+            return by_kernel();
+        }
+        const bool is_last = take(fd, *socket);
+        const int result = by_kernel();
+        if (is_last) {
+            end(*socket);
+        }
+        return result;
+    }
+    // The number is another descriptor's now: the program has closed it unseen.
+    void forget(int fd);
+    // Of the connections that have ended in this process.
+    [[nodiscard]] Totals totals() const;
+    void count_from_here();
+    // The process is about to fork: its child will have all of them too.
+    void fork();
+
+    template <typename Use>
+    void for_all(Use use) const {
+        for (std::size_t number = 0; number < end_.load(); ++number) {
+            if (Socket *const one = at(static_cast<int>(number)); one != nullptr) {
+                use(static_cast<int>(number), *one);
+            }
+        }
+    }
+
+private:
+    struct Arena;
+    [[nodiscard]] Socket &socket(std::uint32_t place) const;
+    [[nodiscard]] std::uint32_t place_of(const Socket &socket) const;
+    [[nodiscard]] static Arena *arena();
+    void set(int fd, std::uint32_t place);
+    [[nodiscard]] bool take(int fd, Socket &socket);
+    void end(Socket &socket);
+
+    static constexpr std::uint32_t most_sockets = 1U << 16;
+    std::atomic<std::uint32_t> places_[most_numbers]{};   // 0: none
+    std::atomic<std::uint32_t> numbers_[most_sockets]{};  // how many numbers of this process each has
+    std::atomic<std::size_t> end_{0};
+    mutable std::atomic<Arena *> arena_{nullptr};
+};
+
+extern constinit Sockets sockets;
+
+}  // namespace carry

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/waits: poll(2).
+#include "carry/waits.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/interpose.hpp"
+#include "carry/looking.hpp"
+#include "carry/sockets.hpp"
+
+namespace carry {
+
+namespace {
+
+constexpr short readable = POLLIN | POLLRDNORM;
+
+bool wants_to_read(const pollfd &entry) {
+    return entry.fd >= 0 && (entry.events & readable) != 0;
+}
+
+// Returns the Socket with a link that the entry waits to read from, or nullptr.
+Socket *ring_of(const pollfd &entry) {
+    Socket *const socket = wants_to_read(entry) ? sockets.at(entry.fd) : nullptr;
+    return socket != nullptr && socket->is_linked() ? socket : nullptr;
+}
+
+bool is_ready(const pollfd &entry) {
+    if (Socket *const socket = ring_of(entry); socket != nullptr) {
+        return socket->has_ring_bytes() || (socket->has_bytes() && socket->is_readable(entry.fd));
+    }
+    return wants_to_read(entry) && epolls::is_ready(entry.fd);
+}
+
+bool any_ready(std::span<const pollfd> entries) {
+    return std::ranges::any_of(entries, is_ready);
+}
+
+// While one lives, the peers ring for what they put into the rings.
+class Sleep {
+public:
+    explicit Sleep(std::span<const pollfd> entries) : entries_{entries} {
+        while (has_nothing_ && begun_ < entries_.size()) {
+            const pollfd &entry = entries_[begun_++];
+            if (Socket *const socket = ring_of(entry); socket != nullptr) {
+                has_nothing_ = socket->begin_sleep(entry.fd);
+            } else if (wants_to_read(entry)) {
+                has_nothing_ = epolls::begin_sleep(entry.fd);
+            }
+        }
+    }
+    ~Sleep() noexcept(false) {
+        for (const pollfd &entry : entries_.first(begun_)) {
+            if (Socket *const socket = ring_of(entry); socket != nullptr) {
+                socket->end_sleep();
+            } else if (wants_to_read(entry)) {
+                epolls::end_sleep(entry.fd);
+            }
+        }
+    }
+    Sleep(const Sleep &) = delete;
+    Sleep &operator=(const Sleep &) = delete;
+    // Returns whether there was nothing to read when it began.
+    [[nodiscard]] bool has_nothing() const { return has_nothing_; }
+
+private:
+    const std::span<const pollfd> entries_;
+    std::size_t begun_ = 0;
+    bool has_nothing_ = true;
+};
+
+// Adds what the rings have to what the kernel says, and takes away what was a doorbell only. Returns how many
+// entries have something.
+int settle(std::span<pollfd> entries) {
+    int count = 0;
+    for (pollfd &entry : entries) {
+        if (is_ready(entry)) {
+            entry.revents = static_cast<short>(entry.revents | (entry.events & readable));
+        } else if (Socket *const socket = ring_of(entry);
+                   socket != nullptr && (entry.revents & readable) != 0 && !socket->is_readable(entry.fd)) {
+            entry.revents = static_cast<short>(entry.revents & ~readable);
+        }
+        count += entry.revents != 0 ? 1 : 0;
+    }
+    return count;
+}
+
+}  // namespace
+
+bool concern_a_ring(std::span<const pollfd> entries) {
+    return std::ranges::any_of(entries, [](const pollfd &entry) {
+        return ring_of(entry) != nullptr || (wants_to_read(entry) && epolls::has_linked(entry.fd));
+    });
+}
+
+int wait_for(std::span<pollfd> entries, const timespec *timeout, const sigset_t *mask) {
+    constexpr timespec at_once{};
+    TimeLeft left{timeout};
+    const auto ask_kernel = [&](const timespec *time) {
+        const int result = LIBC(ppoll)(entries.data(), entries.size(), time, mask);
+        return result < 0 ? result : settle(entries);
+    };
+    for (;;) {
+        if (const int ready = ask_kernel(&at_once); ready != 0 || left.is_over()) {
+            return ready;
+        }
+        if (look([&] { return any_ready(entries); })) {
+            continue;
+        }
+        if (const Sleep sleep{entries}; sleep.has_nothing()) {
+            if (const int ready = ask_kernel(left.now()); ready != 0) {
+                return ready;
+            }
+        }
+    }
+}
+
+}  // namespace carry

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_preload/descriptors: closing, duplicating, fcntl(2) and ioctl(2).
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+
+#include "base/fork.hpp"
+#include "base/interpose.hpp"
+#include "carry/sockets.hpp"
+#include "carry/waits.hpp"
+#include "carry_preload/fresh.hpp"
+#include "carry_preload/hand_over.hpp"
+
+using carry::Socket;
+using carry::sockets;
+using carry_preload::fresh;
+
+namespace {
+
+int close_any(int fd) {
+    if (sockets.at(fd) != nullptr || carry::epolls::is_set(fd)) {
+        if (!base::is_in_parents_memory()) {
+            carry::epolls::closed(fd, sockets.has_more_numbers(fd));
+        }
+    }
+    return sockets.close(fd, [fd] { return LIBC(close)(fd); });
+}
+
+// The new number is fd's too. libc's streams use the lowest ones past this library.
+int duplicated(int fd, int number) {
+    if (number < 0 || base::is_in_parents_memory()) {
+        return number;
+    }
+    sockets.duplicated(fd, number);
+    carry::epolls::duplicated(fd, number);
+    if (Socket *const socket = sockets.at(number); socket != nullptr && number <= STDERR_FILENO) {
+        (void)carry_preload::hand_over(*socket, number);
+    }
+    return number;
+}
+
+int duplicate_onto(int fd, int number, int flags) {
+    Socket *const source = sockets.at(fd);
+    Socket *const replaced = sockets.at(number);
+    const bool is_ours = !base::is_in_parents_memory();
+    if (is_ours && (replaced != nullptr || carry::epolls::is_set(number)) && LIBC(fcntl)(fd, F_GETFD) >= 0) {
+        carry::epolls::closed(number, sockets.has_more_numbers(number));
+        int made = -1;
+        (void)sockets.close(number, [&] { return made = LIBC(dup3)(fd, number, flags); });
+        return duplicated(fd, made);
+    }
+    // A child of vfork(2) prepares the standard streams of a program.
+    if (!is_ours && source != nullptr && number <= STDERR_FILENO) {
+        (void)carry_preload::hand_over(*source, fd);
+    }
+    return duplicated(fd, LIBC(dup3)(fd, number, flags));
+}
+
+int ioctl_of(Socket &socket, int fd, unsigned long request, void *argument) {
+    const int result = LIBC(ioctl)(fd, request, argument);
+    if (result != 0) {
+        return result;
+    }
+    int &value = *static_cast<int *>(argument);
+    switch (request) {
+        case FIONREAD:
+            value = socket.readable_bytes(fd);
+            break;
+        case SIOCOUTQ:
+            value = static_cast<int>(
+                std::min<std::size_t>(static_cast<unsigned>(value) + socket.unsent(), INT_MAX));
+            break;
+        case FIONBIO:
+            socket.set_blocks(value == 0);
+            break;
+        case FIOASYNC:
+            (void)carry_preload::hand_over(socket, fd);
+            break;
+        default:
+            break;
+    }
+    return result;
+}
+
+int fcntl_of(Socket &socket, int fd, int command, void *argument) {
+    const int result = LIBC(fcntl)(fd, command, argument);
+    if (command == F_SETFL && result == 0) {
+        const auto flags = static_cast<int>(reinterpret_cast<std::intptr_t>(argument));
+        socket.set_blocks((flags & O_NONBLOCK) == 0);
+        if ((flags & O_ASYNC) != 0) {
+            (void)carry_preload::hand_over(socket, fd);
+        }
+    }
+    return result;
+}
+
+long system_call(long number, const std::array<long, 6> &arguments) {
+    const auto &[first, second, third, fourth, fifth, sixth] = arguments;
+    if (number == SYS_close) {
+        return close_any(static_cast<int>(first));
+    }
+    const long result = LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
+    if (number == SYS_socket || number == SYS_accept || number == SYS_accept4 ||
+        number == SYS_epoll_create1) {
+        (void)fresh(static_cast<int>(result));
+    }
+    return result;
+}
+
+int fcntl_of_any(int fd, int command, void *argument) {
+    if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+        return duplicated(fd, fresh(LIBC(fcntl)(fd, command, argument)));
+    }
+    Socket *const socket = sockets.at(fd);
+    return socket != nullptr ? fcntl_of(*socket, fd, command, argument) : LIBC(fcntl)(fd, command, argument);
+}
+
+int ioctl_of_any(int fd, unsigned long request, void *argument) {
+    Socket *const socket = sockets.at(fd);
+    return socket != nullptr ? ioctl_of(*socket, fd, request, argument) : LIBC(ioctl)(fd, request, argument);
+}
+
+}  // namespace
+
+INTERPOSED(1, close)(int fd) {
+    return close_any(fd);
+}
+
+// libuv closes its descriptors so.
+NAMED(long, syscall, long number, ...) {
+    va_list list;
+    va_start(list, number);
+    std::array<long, 6> arguments;  // those that the call does not have are passed on unused
+    for (long &one : arguments) {
+        one = va_arg(list, long);
+    }
+    va_end(list);
+    return base::called_by_program([&] { return system_call(number, arguments); });
+}
+
+INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {
+    if (first > last || flags != 0 || base::is_in_parents_memory()) {
+        return LIBC(close_range)(first, last, flags);
+    }
+    for (std::size_t fd = first; fd <= last && fd < sockets.end(); ++fd) {
+        if (sockets.at(static_cast<int>(fd)) != nullptr) {
+            (void)close_any(static_cast<int>(fd));
+        }
+    }
+    carry::epolls::closed_between(first, last);
+    return LIBC(close_range)(first, last, 0);
+}
+
+EXPORTED void closefrom(int first) noexcept {
+    (void)close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
+}
+
+INTERPOSED(1, dup)(int fd) noexcept {
+    return duplicated(fd, fresh(LIBC(dup)(fd)));
+}
+
+INTERPOSED(2, dup2)(int fd, int number) noexcept {
+    return fd == number ? LIBC(dup2)(fd, number) : duplicate_onto(fd, number, 0);
+}
+
+INTERPOSED(3, dup3)(int fd, int number, int flags) noexcept {
+    return fd == number ? LIBC(dup3)(fd, number, flags) : duplicate_onto(fd, number, flags);
+}
+
+NAMED(int, fcntl, int fd, int command, ...) {
+    va_list list;
+    va_start(list, command);
+    void *const argument = va_arg(list, void *);
+    va_end(list);
+    return base::called_by_program([&] { return fcntl_of_any(fd, command, argument); });
+}
+
+static_assert(sizeof(off64_t) == sizeof(off_t));
+EXPORTED [[gnu::alias("fcntl")]] int fcntl64(int fd, int command, ...);
+
+NAMED(int, ioctl, int fd, unsigned long request, ...) {
+    va_list list;
+    va_start(list, request);
+    void *const argument = va_arg(list, void *);
+    va_end(list);
+    return base::called_by_program([&] { return ioctl_of_any(fd, request, argument); });
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_preload/files: sendfile, splice, and libc's streams on a socket.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "base/interpose.hpp"
+#include "carry/sockets.hpp"
+#include "carry_preload/hand_over.hpp"
+
+using carry::Socket;
+using carry::sockets;
+
+extern "C" {
+// Behind _FORTIFY_SOURCE.
+int __dprintf_chk(int fd, int flag, const char *format, ...);
+int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments);
+}
+
+namespace {
+
+// The bytes leave the socket when they are in the pipe.
+ssize_t splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, unsigned flags) {
+    std::array<char, PIPE_BUF> copies;
+    pollfd room{.fd = pipe, .events = POLLOUT, .revents = 0};
+    const bool waits = (flags & SPLICE_F_NONBLOCK) == 0 && (LIBC(fcntl)(pipe, F_GETFL) & O_NONBLOCK) == 0;
+    if (const int ready = LIBC(poll)(&room, 1, waits ? -1 : 0); ready <= 0) {
+        errno = ready == 0 ? EAGAIN : errno;
+        return -1;
+    }
+    const iovec part{.iov_base = copies.data(), .iov_len = std::min(bytes, copies.size())};
+    const ssize_t found = socket.receive(fd, carry::Parts{&part, 1}, MSG_PEEK, [] { return ssize_t{0}; });
+    const ssize_t gone =
+        found > 0 ? LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(found)) : found;
+    if (gone > 0) {
+        socket.drop(fd, static_cast<std::size_t>(gone));
+    }
+    return gone;
+}
+
+int print(int fd, const char *format, va_list arguments) {
+    char *text = nullptr;
+    const int size = vasprintf(&text, format, arguments);
+    const std::unique_ptr<char, decltype(&std::free)> owned{size >= 0 ? text : nullptr, &std::free};
+    for (int done = 0; done < size;) {
+        const ssize_t more = write(fd, text + done, static_cast<std::size_t>(size - done));
+        if (more < 0) {
+            return -1;
+        }
+        done += static_cast<int>(more);
+    }
+    return size;
+}
+
+}  // namespace
+
+INTERPOSED(4, sendfile)(int to, int file, off_t *offset, size_t bytes) noexcept {
+    const auto by_kernel = [&] { return LIBC(sendfile)(to, file, offset, bytes); };
+    Socket *const socket = sockets.at(to);
+    return socket != nullptr ? socket->send_by_kernel(by_kernel) : by_kernel();
+}
+
+static_assert(sizeof(off64_t) == sizeof(off_t));
+EXPORTED [[gnu::alias("sendfile")]] ssize_t sendfile64(int to, int file, off64_t *offset,
+                                                       size_t bytes) noexcept;
+
+INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes,
+                      unsigned flags) {
+    const auto by_kernel = [&] { return LIBC(splice)(from, from_offset, to, to_offset, bytes, flags); };
+    if (Socket *const socket = sockets.at(to); socket != nullptr) {
+        return socket->send_by_kernel(by_kernel);
+    }
+    Socket *const socket = sockets.at(from);
+    if (socket == nullptr) {
+        return by_kernel();
+    }
+    ssize_t moved = 0;
+    if (socket->receive_by_kernel(from, moved, by_kernel)) {
+        return moved;
+    }
+    if (bytes == 0 || from_offset != nullptr || to_offset != nullptr || !carry_preload::is_pipe(to)) {
+        return by_kernel();  // which says why not
+    }
+    return splice_from_ring(*socket, from, to, bytes, flags);
+}
+
+// libc's streams read and write by calls that cannot be interposed.
+INTERPOSED(2, fdopen)(int fd, const char *mode) noexcept {
+    if (Socket *const socket = sockets.at(fd); socket != nullptr) {
+        (void)carry_preload::hand_over(*socket, fd);
+    }
+    return LIBC(fdopen)(fd, mode);
+}
+
+INTERPOSED(3, vdprintf)(int fd, const char *format, va_list arguments) {
+    return sockets.at(fd) != nullptr ? print(fd, format, arguments) : LIBC(vdprintf)(fd, format, arguments);
+}
+
+NAMED(int, dprintf, int fd, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int printed = vdprintf(fd, format, arguments);
+    va_end(arguments);
+    return printed;
+}
+
+INTERPOSED(4, __vdprintf_chk)(int fd, int flag, const char *format, va_list arguments) {
+    return sockets.at(fd) != nullptr ? print(fd, format, arguments)
+                                     : LIBC(__vdprintf_chk)(fd, flag, format, arguments);
+}
+
+NAMED(int, __dprintf_chk, int fd, int flag, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int printed = __vdprintf_chk(fd, flag, format, arguments);
+    va_end(arguments);
+    return printed;
+}

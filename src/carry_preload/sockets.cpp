@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_preload/sockets: how sockets begin and end, and their options.
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/interpose.hpp"
+#include "carry/sockets.hpp"
+#include "carry/waits.hpp"
+#include "carry_preload/fresh.hpp"
+#include "carry_preload/hand_over.hpp"
+#include "socket_preload/configuration.hpp"
+
+using carry::Socket;
+using carry::sockets;
+using carry_preload::fresh;
+
+namespace {
+
+// af_smc(7): such a socket is TCP until both ends have agreed on more.
+constexpr int smc_over_inet6 = 1;
+
+bool is_tcp(int domain, int type, int protocol) {
+    return (domain == AF_INET || domain == AF_INET6) &&
+           (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
+           (protocol == 0 || protocol == IPPROTO_TCP) && socket_preload::carries(domain, type, protocol);
+}
+
+// Takes a socket that accept(2) has made of the listener's connections.
+int accepted(int listener, int made, bool blocks) {
+    if (made >= 0 && sockets.at(listener) != nullptr) {
+        (void)fresh(made);
+        sockets.made(made, Socket::Role::Accepted, blocks, sockets.at(listener)->is_smc());
+        return made;
+    }
+    return fresh(made);
+}
+
+// These options make the kernel's socket behave in a way that the ring does not.
+bool stays_with(int level, int option) {
+    if (level == SOL_SOCKET) {
+        return option == SO_RCVLOWAT || option == SO_TIMESTAMP || option == SO_TIMESTAMPNS ||
+               option == SO_TIMESTAMPING || option == SO_ZEROCOPY || option == SO_TIMESTAMP_NEW ||
+               option == SO_TIMESTAMPNS_NEW || option == SO_TIMESTAMPING_NEW;
+    }
+    return level == IPPROTO_TCP && (option == TCP_ULP || option == TCP_INQ || option == TCP_REPAIR ||
+                                    option == TCP_MD5SIG || option == TCP_NOTSENT_LOWAT);
+}
+
+}  // namespace
+
+INTERPOSED(3, socket)(int domain, int type, int protocol) noexcept {
+    const bool is_smc = domain == AF_SMC && (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
+                        (protocol == 0 || protocol == smc_over_inet6);
+    if (is_smc) {
+        domain = protocol == smc_over_inet6 ? AF_INET6 : AF_INET;
+        protocol = IPPROTO_TCP;
+    }
+    const int made = fresh(LIBC(socket)(domain, type, protocol));
+    if (made >= 0 && is_tcp(domain, type, protocol)) {
+        sockets.made(made, Socket::Role::Connects, (type & SOCK_NONBLOCK) == 0, is_smc);
+    }
+    return made;
+}
+
+INTERPOSED(3, accept)(int fd, sockaddr *address, socklen_t *length) {
+    return accepted(fd, LIBC(accept)(fd, address, length), true);
+}
+
+INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) {
+    return accepted(fd, LIBC(accept4)(fd, address, length, flags), (flags & SOCK_NONBLOCK) == 0);
+}
+
+INTERPOSED(2, shutdown)(int fd, int how) noexcept {
+    if (Socket *const socket = sockets.at(fd); socket != nullptr && (how == SHUT_WR || how == SHUT_RDWR)) {
+        socket->send_in_tcp_for_good();
+    }
+    return LIBC(shutdown)(fd, how);
+}
+
+INTERPOSED(5, setsockopt)(int fd, int level, int option, const void *value, socklen_t length) noexcept {
+    Socket *const socket = sockets.at(fd);
+    if (socket == nullptr) {
+        return LIBC(setsockopt)(fd, level, option, value, length);
+    }
+    if (stays_with(level, option)) {
+        (void)carry_preload::hand_over(*socket, fd);
+    }
+    std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
+    if (delay == nullptr || length < sizeof(int)) {
+        return LIBC(setsockopt)(fd, level, option, value, length);
+    }
+    int wanted = 0;
+    std::memcpy(&wanted, value, sizeof(wanted));
+    *delay = wanted != 0 ? 1 : 0;
+    return 0;
+}
+
+INTERPOSED(5, getsockopt)(int fd, int level, int option, void *value, socklen_t *length) noexcept {
+    Socket *const socket = sockets.at(fd);
+    const int result = LIBC(getsockopt)(fd, level, option, value, length);
+    if (socket == nullptr || result != 0 || *length != sizeof(int)) {
+        return result;
+    }
+    std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
+    const bool is_family = level == SOL_SOCKET && option == SO_DOMAIN && socket->is_smc();
+    if (delay != nullptr || is_family) {
+        const int known = delay != nullptr ? delay->load() : AF_SMC;
+        std::memcpy(value, &known, sizeof(known));
+    }
+    return result;
+}
