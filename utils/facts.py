@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints how large the parts of src/ are, and ends with 1 when one is above its limit: `utils/facts.py [TREE]`.
+"""Prints how large the parts of src/ are: `utils/facts.py [TREE]`.
+
+The numbers are for a person, who reads them beside those of an earlier version. No number fails a build: under a limit,
+code that does not fit becomes one more small class, which fits and adds a hop.
 
 It reads the text, as clang-format leaves it, without a compiler; with #if it reads every branch. It counts:
   files        of a room of utils/check-includes.sh: .c, .h, .cpp, .hpp
@@ -18,17 +21,6 @@ import os
 import re
 import sys
 
-# These are the largest of today. They may only go down: a change that makes one smaller lowers its number here.
-LIMITS = {
-    'files in a room': 74,
-    'lines of a file': 424,
-    'lines of a function': 59,
-    'upward includes': 0,
-    'pairs of rooms that include each other': 0,
-    'pairs of files that include each other': 0,
-    'members of a class': 22,
-    'functions of a class': 40,
-}
 SHOWN = 5  # of the largest classes, files and functions
 
 QUOTED = re.compile(r'''R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+[']''', re.S)
@@ -278,6 +270,7 @@ def main(tree):
         print(f'upward: {line}')
 
     found = {
+        'lines in all': sum(lines.values()),
         'files in a room': max(of_room.values()),
         'lines of a file': max(lines.values()),
         'lines of a function': max((f.lines for f in functions), default=0),
@@ -287,18 +280,14 @@ def main(tree):
         'members of a class': max((len(c.members) for c in classes), default=0),
         'functions of a class': max((len(c.functions) for c in classes), default=0),
     }
-    print(f"\n{'largest':40}{'is':>5}{'limit':>7}")
-    above = 0
-    for what, limit in LIMITS.items():
-        is_above = found[what] > limit
-        above += is_above
-        print(f'{what:40}{found[what]:5}{limit:7}' + ('  ABOVE ITS LIMIT' if is_above else ''))
-    return above
+    print(f"\n{'largest':40}")
+    for what, number in found.items():
+        print(f'{what:40}{number:6}')
 
 
 if __name__ == '__main__':
     this_tree = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..')
     try:
-        sys.exit(1 if main(sys.argv[1] if len(sys.argv) > 1 else this_tree) else 0)
+        main(sys.argv[1] if len(sys.argv) > 1 else this_tree)
     except (OSError, Unreadable) as error:
         sys.exit(f'facts: {error}')

@@ -6,7 +6,7 @@
 #             headers of others. What passed is not looked at again until a file in it, its command or .clang-tidy
 #             changes. --tidy-files looks at each file alone, which finds what a file has from the one before it
 #   --shell   shellcheck over every script
-#   --facts   utils/facts.py: how large rooms, files, functions and classes of src/ are, and whether they keep to their limits
+#   --facts   utils/facts.py: prints how large rooms, files, functions and classes of src/ are
 set -eu
 cd "$(dirname "$0")/.."
 self=$PWD/utils/lint.sh
