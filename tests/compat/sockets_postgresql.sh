@@ -11,7 +11,8 @@ PATH=${programs##* }:$PATH
 # below /root.
 mkdir -m 700 closed
 ln -s "${rpma%/*}" closed/bin
-rpma=$work/closed/bin/rpma over_rsockets=("${over_rsockets[@]/#"$rpma"/"$work/closed/bin/rpma"}")
+over_rsockets=("${over_rsockets[@]/#"$rpma"/"$work/closed/bin/rpma"}")
+rpma=$work/closed/bin/rpma
 become postgres
 mkdir data
 [ ${#as[@]} -eq 0 ] || chown postgres data
