@@ -21,17 +21,22 @@ bool parse_number(std::string_view text, Number &value) {
     return error == std::errc{} && end == text.data() + text.size();
 }
 
-// Returns Levenshtein's distance: how many letters must be inserted, removed or replaced.
+// Returns how many letters must be inserted, removed, replaced or exchanged with the next.
 std::size_t distance(std::string_view left, std::string_view right) {
-    std::vector<std::size_t> row(right.size() + 1);
+    using Row = std::vector<std::size_t>;
+    Row before(right.size() + 1);
+    Row row(right.size() + 1);
     std::ranges::generate(row, [i = std::size_t{0}]() mutable { return i++; });
-    for (std::size_t i = 0; i < left.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i + 1);
-        for (std::size_t j = 0; j < right.size(); ++j) {
-            const std::size_t replaced = diagonal + (left[i] == right[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    for (std::size_t i = 1; i <= left.size(); ++i) {
+        Row next(right.size() + 1, i);
+        for (std::size_t j = 1; j <= right.size(); ++j) {
+            const bool is_same = left[i - 1] == right[j - 1];
+            next[j] = std::min({row[j - 1] + (is_same ? 0 : 1), row[j] + 1, next[j - 1] + 1});
+            if (i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1]) {
+                next[j] = std::min(next[j], before[j - 2] + 1);
+            }
         }
+        before = std::exchange(row, std::move(next));
     }
     return row.back();
 }
@@ -43,6 +48,11 @@ std::string Address::text() const {
 }
 
 Outcome<Address> parse_address(std::string_view text) {
+    constexpr std::string_view form =
+        "expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204";
+    if (text.contains('/')) {
+        return failed(Exit::Usage, "{}: {}, and no URL", text, form);
+    }
     const bool has_port = text.contains(':') && !text.ends_with(']');
     const auto colon = has_port ? text.rfind(':') : text.size();
     std::string_view host = text.substr(0, colon);
@@ -54,8 +64,7 @@ Outcome<Address> parse_address(std::string_view text) {
                       text);
     }
     if (host.empty()) {
-        return failed(Exit::Usage,
-                      "{}: expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204", text);
+        return failed(Exit::Usage, "{}: {}", text, form);
     }
     std::uint64_t number = 0;
     if (!parse_number(port, number) || number < 1 || number > 65535) {

@@ -25,6 +25,7 @@
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/page_cache.hpp"
+#include "cli/pool.hpp"
 #include "cli/pool_format.hpp"
 #include "cli/report.hpp"
 
@@ -42,6 +43,7 @@ struct CheckOptions {
 // one.
 struct Slot {
     Content content{};
+    bool is_empty = false;  // nothing was ever written there
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a slot is made without
     std::string wrong{};
 
@@ -75,16 +77,21 @@ Outcome<> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
     return {};
 }
 
-// Opens and locks the pool, so that no server opens it meanwhile.
-Outcome<base::Fd> open_pool(const std::string &path) {
+// Opens the pool, and keeps servers from opening it meanwhile. A pool that cannot be written is only read.
+Outcome<base::Fd> open_pool(const std::string &path, bool writes) {
     base::Fd fd{open(path.c_str(), O_RDWR | O_CLOEXEC)};
+    if (!fd && writes && errno != ENOENT) {
+        return failed("pool {}: cannot open it to write, as --use-other-slot does: {}", path,
+                      errno_text(errno));
+    }
+    if (!fd && (errno == EACCES || errno == EPERM || errno == EROFS)) {
+        fd.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    }
     if (!fd) {
         return failed("pool {}: cannot open: {}", path, errno_text(errno));
     }
-    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-        return failed(
-            "pool {}: {}", path,
-            errno == EWOULDBLOCK ? "is served (expected no server while it is checked)" : errno_text(errno));
+    if (const auto locked = lock_pool(fd.get(), path, writes ? LOCK_EX : LOCK_SH); !locked) {
+        return std::unexpected{locked.error()};
     }
     struct statfs where{};
     if (fstatfs(fd.get(), &where) == 0 && where.f_type != TMPFS_MAGIC && where.f_type != RAMFS_MAGIC) {
@@ -109,6 +116,10 @@ Outcome<Layout> read_layout(int fd) {
 }
 
 Slot check_slot(int fd, std::span<const std::byte> control, unsigned slot, const Layout &layout) {
+    const auto header = control.subspan(Layout::header(slot), sizeof(SlotHeader));
+    if (std::ranges::all_of(header, [](std::byte byte) { return byte == std::byte{0}; })) {
+        return {.is_empty = true, .wrong = "empty"};
+    }
     const auto content = slot_content(control, slot, layout);
     if (!content) {
         return {.wrong = content.error().text};
@@ -119,15 +130,17 @@ Slot check_slot(int fd, std::span<const std::byte> control, unsigned slot, const
         const auto bytes = std::span{piece}.first(
             static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), content->length - done)));
         if (const auto got = read_all(fd, bytes, layout.content(slot) + done); !got) {
-            return {*content, fmt::format("content {}: {}", content->sequence, got.error().text)};
+            return {.content = *content,
+                    .wrong = fmt::format("content {}: {}", content->sequence, got.error().text)};
         }
         checksum.update(bytes);
         done += bytes.size();
     }
     if (checksum.value() != content->checksum) {
-        return {*content, fmt::format("content {}, {} bytes, is damaged: its checksum is {} (expected {})",
-                                      content->sequence, content->length, checksum_text(checksum.value()),
-                                      checksum_text(content->checksum))};
+        return {.content = *content,
+                .wrong = fmt::format("content {}, {} bytes, is damaged: its checksum is {} (expected {})",
+                                     content->sequence, content->length, checksum_text(checksum.value()),
+                                     checksum_text(content->checksum))};
     }
     return {.content = *content};
 }
@@ -145,7 +158,12 @@ Outcome<Report> examine(int fd) {
     const auto word = std::span{control}.subspan(Layout::commit_word, 1);
     if (!report.is_empty) {
         report.named = static_cast<unsigned>(word[0] & std::byte{1});
-        report.wrong = !committed ? committed.error().text : report.slots.at(*report.named).wrong;
+        Slot &named = report.slots.at(*report.named);
+        if (!committed) {
+            named.is_empty = false;
+            named.wrong = committed.error().text;
+        }
+        report.wrong = named.wrong;
     }
     return report;
 }
@@ -170,6 +188,7 @@ void print_report(const CheckOptions &options, const Report &report, const std::
         const Slot &slot = report.slots.at(number);
         const bool named = report.named == number;
         slots.push_back({{"committed", named},
+                         {"empty", slot.is_empty},
                          {"good", slot.is_good()},
                          {"sequence", slot.content.sequence},
                          {"bytes", slot.content.length},
@@ -183,7 +202,7 @@ void print_report(const CheckOptions &options, const Report &report, const std::
 }
 
 Outcome<> check(const CheckOptions &options) {
-    const base::Fd fd = TRY(open_pool(options.pool));
+    const base::Fd fd = TRY(open_pool(options.pool, options.use_other_slot));
     auto examined = examine(fd.get());
     if (!examined) {
         return failed("pool {}: {}", options.pool, examined.error().text);
@@ -223,8 +242,7 @@ void add_check(CLI::App &app, Command &chosen) {
         "check", "Tell which protocol a server speaks, or verify a pool file that no server has open");
     command->footer(
         "It changes a pool only with --use-other-slot, and only when the committed content is damaged and "
-        "the "
-        "other one is good.\n");
+        "the other one is good.\n");
     CLI::Option *const address = command->add_option("HOST:PORT", peer->address, "The server");
     CLI::Option *const pool =
         command->add_option("--pool", options->pool, "The pool file")->type_name("FILE")->excludes(address);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,10 +25,20 @@ using cli::Failure;
 
 using Words = std::vector<std::string_view>;
 
-// Finds `run`, when that is the command. No option before it has a value.
+// Finds the command. No option before it has a value.
+Words::const_iterator find_command(const Words &words) {
+    return std::ranges::find_if(words, [](auto word) { return !word.starts_with('-'); });
+}
+
 Words::const_iterator find_run(const Words &words) {
-    const auto command = std::ranges::find_if(words, [](auto word) { return !word.starts_with('-'); });
+    const auto command = find_command(words);
     return command != words.end() && *command == "run" ? command : words.end();
+}
+
+// Returns whether the word after `run` is --, behind which a program's name may begin with a dash.
+bool names_program(const Words &words) {
+    const auto run = find_run(words);
+    return run != words.end() && run + 1 != words.end() && run[1] == "--";
 }
 
 // This looks at the words, because the answer is in JSON also when the command line is not valid.
@@ -37,11 +48,15 @@ bool wants_json(const Words &words) {
 }
 
 // Returns the words in the order in which CLI11 takes them, from the last to the first. CLI11 would take a --
-// after `run` for the end of run's own options.
+// after `run` for the end of run's own options. `help COMMAND` is another form of `COMMAND --help`.
 std::vector<std::string> words_to_parse(const Words &words) {
     std::vector<std::string> parsed{words.begin(), words.end()};
-    if (const auto run = find_run(words); run != words.end() && run + 1 != words.end() && run[1] == "--") {
-        parsed.erase(parsed.begin() + (run + 1 - words.begin()));
+    const auto command = parsed.begin() + (find_command(words) - words.begin());
+    if (names_program(words)) {
+        parsed.erase(command + 1);
+    } else if (command != parsed.end() && *command == "help") {
+        parsed.erase(command);
+        parsed.emplace_back("--help");
     }
     std::ranges::reverse(parsed);
     return parsed;
@@ -68,6 +83,12 @@ std::string suggest(const std::string &word, const std::vector<std::string> &can
     return nearest.empty() ? std::string{} : fmt::format(", did you mean {}?", nearest);
 }
 
+// Returns the words of a message that name the help to read.
+std::string help_of(const CLI::App &app) {
+    const auto chosen = app.get_subcommands();
+    return fmt::format("(see rpma{} --help)", chosen.empty() ? "" : " " + chosen.front()->get_name());
+}
+
 // Returns the failure for a word that no option and no argument took.
 Failure unknown_word(const CLI::App &app, const std::string &word) {
     std::vector<std::string> known;
@@ -84,16 +105,25 @@ Failure unknown_word(const CLI::App &app, const std::string &word) {
             }
         }
     }
+    if (std::ranges::find(known, word) != known.end()) {
+        return {fmt::format("{}: an argument too many, because it stands behind -- {}", word, help_of(app)),
+                Exit::Usage};
+    }
     const char *const kind = word.starts_with('-') ? "option" : (chosen.empty() ? "command" : "argument");
-    return {fmt::format("{}: unknown {}{} (see rpma{} --help)", word, kind, suggest(word, known),
-                        chosen.empty() ? "" : " " + chosen.front()->get_name()),
-            Exit::Usage};
+    return {fmt::format("{}: unknown {}{} {}", word, kind, suggest(word, known), help_of(app)), Exit::Usage};
 }
 
 // Returns the words that no option took. The words of a program that is run are its own.
-std::vector<std::string> unknown_words(const CLI::App &app) {
-    auto words = app.remaining(!app.got_subcommand("run"));
+std::vector<std::string> unknown_words(const CLI::App &app, const Words &given) {
+    const bool runs = app.got_subcommand("run");
+    auto words = app.remaining(!runs);
     std::erase(words, "--");  // the words after it were taken, also when they begin with a dash
+    if (runs && !names_program(given)) {
+        const auto program = app.get_subcommand("run")->remaining();
+        if (!program.empty() && program.front().starts_with('-')) {
+            words.push_back(program.front());
+        }
+    }
     return words;
 }
 
@@ -101,20 +131,37 @@ cli::Outcome<> parse(CLI::App &app, const Words &given, const cli::Command &chos
     try {
         app.parse(words_to_parse(given));
     } catch (const CLI::Success &) {  // --help
-        throw;
+        const auto words = unknown_words(app, given);
+        if (words.empty() || !app.get_subcommands().empty()) {
+            throw;
+        }
+        return std::unexpected{unknown_word(app, words.front())};
     } catch (const CLI::ParseError &error) {
         // The reason may be an option whose name is wrong.
-        const auto words = unknown_words(app);
+        const auto words = unknown_words(app, given);
         const auto option =
             std::ranges::find_if(words, [](const auto &word) { return word.starts_with('-'); });
         return option != words.end() ? std::unexpected{unknown_word(app, *option)}
-                                     : cli::failed(Exit::Usage, "{} (see rpma --help)", error.what());
+                                     : cli::failed(Exit::Usage, "{} {}", error.what(), help_of(app));
     }
-    const auto words = unknown_words(app);
+    const auto words = unknown_words(app, given);
     if (!words.empty()) {
         return std::unexpected{unknown_word(app, words.front())};
     }
     return chosen ? cli::Outcome<>{} : cli::failed(Exit::Usage, "expected a command (see rpma --help)");
+}
+
+// Returns the exit code of a command that was done, and whose output may be lost.
+Exit said() {
+    const int unprinted = cli::print_failure();
+    if (unprinted == EPIPE) {
+        return Exit::Failed;  // the reader closed the output and needs no message
+    }
+    return unprinted == 0
+               ? Exit::Done
+               : complain({fmt::format("standard output: cannot write: {}; everything else was done",
+                                       cli::errno_text(unprinted))},
+                          false);
 }
 
 Exit run(const Words &words, bool json) {
@@ -144,22 +191,17 @@ Exit run(const Words &words, bool json) {
             return complain(parsed.error(), json);
         }
     } catch (const CLI::Success &wanted) {
-        return static_cast<Exit>(app.exit(wanted));
+        std::ostringstream text;
+        (void)app.exit(wanted, text, text);
+        cli::print(text.str());
+        return said();
     }
     cli::take_log(verbose);
     if (const auto done = chosen(); !done) {
         return complain(done.error(), json);
     }
     // A server's output is not its work, so a failed print does not matter.
-    const int unprinted = app.got_subcommand("serve") ? 0 : cli::print_failure();
-    if (unprinted == EPIPE) {
-        return Exit::Failed;  // the reader closed the output and needs no message
-    }
-    return unprinted == 0
-               ? Exit::Done
-               : complain({fmt::format("standard output: cannot write: {}; everything else was done",
-                                       cli::errno_text(unprinted))},
-                          false);
+    return app.got_subcommand("serve") ? Exit::Done : said();
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ Outcome<> set_right(int fd, int direct, std::uint64_t offset) {
     const auto size = static_cast<std::size_t>(got);
     if (std::memcmp(stored.bytes.data(), cached.bytes.data(), size) != 0 &&
         pwrite(fd, stored.bytes.data(), size, where) != got) {
-        return failed("cannot write: {}", errno_text(errno));
+        return failed("storage has other bytes at {} than the page cache, which cannot be set right: {}",
+                      offset, errno == EBADF ? "the file is open to be read only" : errno_text(errno));
     }
     return {};
 }

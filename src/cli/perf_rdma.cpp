@@ -101,9 +101,12 @@ Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, do
     }
     std::size_t room = 0;
     (void)rpma_mr_remote_get_size(server->remote(), &room);
-    if (room < load_.bytes || room < sizeof(atomic_word) || offer.tcp_port == 0) {
-        return failed("{}: has {} bytes and TCP port {} for this (expected at least {}, and a port)",
-                      server->name(), room, offer.tcp_port, load_.bytes);
+    if (room < load_.bytes || room < sizeof(atomic_word)) {
+        return failed("{}: takes at most {} bytes at once (expected --size of at most that, not {})",
+                      server->name(), room, load_.bytes);
+    }
+    if (offer.tcp_port == 0) {
+        return failed("{}: has no TCP port to compare with", server->name());
     }
     durability_ = offer.durability;
     auto &baseline = baselines_.emplace_back();

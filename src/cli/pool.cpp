@@ -44,6 +44,24 @@ std::string size_option(std::uint64_t bytes) {
 
 }  // namespace
 
+Outcome<> lock_pool(int fd, const std::string &path, int kind) {
+    if (flock(fd, kind | LOCK_NB) == 0) {
+        return {};
+    }
+    if (errno != EWOULDBLOCK) {
+        return failed("pool {}: cannot lock: {}", path, errno_text(errno));
+    }
+    // Checks share the lock.
+    if (kind == LOCK_EX && flock(fd, LOCK_SH | LOCK_NB) == 0) {
+        return failed("pool {}: is being checked by another process (expected the end of rpma check first)",
+                      path);
+    }
+    return failed(
+        "pool {}: is already served by another process (expected one server for each pool, and none "
+        "while it is checked)",
+        path);
+}
+
 Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> capacity) {
     if (capacity > largest_capacity) {
         return failed("pool {}: a capacity of {} bytes is too large (expected at most {})", path, *capacity,
@@ -63,7 +81,7 @@ Outcome<Pool> Pool::open(const std::string &path, std::optional<std::uint64_t> c
         return failed("pool {}: cannot open: {}", path, errno_text(errno));
     }
     if (!pool.created_) {
-        TRY(pool.lock(pool.fd_.get()));
+        TRY(lock_pool(pool.fd_.get(), path, LOCK_EX));
     }
     const auto layout = pool.read_layout();
     if (!layout) {
@@ -98,22 +116,11 @@ Outcome<> Pool::create() {
     if (pwrite(file.fd(), superblock.data(), superblock.size(), 0) != ssize_t{sizeof(superblock)}) {
         return failed("pool {}: cannot write: {}", path_, errno_text(errno));
     }
-    TRY(lock(file.fd()));
+    TRY(lock_pool(file.fd(), path_, LOCK_EX));
     created_ = TRY(file.publish(StagedFile::Existing::Keep));
     // When it was not created, another process was faster, and its pool is used.
     fd_ = created_ ? file.release() : base::Fd{::open(path_.c_str(), O_RDWR | O_CLOEXEC)};
     return {};
-}
-
-Outcome<> Pool::lock(int fd) const {
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        return {};
-    }
-    if (errno == EWOULDBLOCK) {
-        return failed("pool {}: is already served by another process (expected one server for each pool)",
-                      path_);
-    }
-    return failed("pool {}: cannot lock: {}", path_, errno_text(errno));
 }
 
 Outcome<Layout> Pool::read_layout() const {

@@ -13,6 +13,10 @@
 
 namespace cli {
 
+// Locks a pool, or says who has it. A server has LOCK_EX, a check LOCK_SH or, when it may write, LOCK_EX. The
+// lock ends with the descriptor.
+[[nodiscard]] Outcome<> lock_pool(int fd, const std::string &path, int kind);
+
 // One thread uses it, except where a comment says otherwise. The destructor unlocks and unmaps; no
 // registration may be left then.
 class Pool {
@@ -71,7 +75,6 @@ private:
     Pool(std::string path, Layout layout) : path_{std::move(path)}, layout_{layout} {}
     [[nodiscard]] Outcome<> create();
     [[nodiscard]] Outcome<Layout> read_layout() const;
-    [[nodiscard]] Outcome<> lock(int fd) const;
     [[nodiscard]] Outcome<> map();
     [[nodiscard]] Outcome<> read_content();
     [[nodiscard]] int read(std::span<std::byte> bytes, std::uint64_t offset) const;

@@ -88,7 +88,8 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
     rpma_ep *endpoint = nullptr;
     TRY(checked(
         rpma_ep_listen(port->device.peer.get(), address.host.c_str(), address.port.c_str(), &endpoint),
-        "cannot listen on {} (expected a free port)", address.text()));
+        "cannot listen on {} (expected a free port{})", address.text(),
+        std::stoi(address.port) < 1024 ? ", and the right to use one below 1024" : ""));
     port->endpoint.reset(endpoint);
     if (!configuration_) {
         rpma_conn_cfg *configuration = nullptr;

@@ -12,9 +12,18 @@ damage() { printf '\0\377' | dd of=pool bs=1 seek="$1" conv=notrunc status=none;
 head -c 3M /dev/urandom >first
 head -c 2M /dev/urandom >second
 start_server pool 3M
-refused_with 1 'is served' "$rpma" check --pool pool
+refused_with 1 'is already served' "$rpma" check --pool pool
 stop_server
 checked '^verdict *good: nothing was committed yet'
+[ "$(grep -c '^slot [01] *empty$' stdout)" -eq 2 ] || die "a new pool's slots are not empty: $(cat stdout)"
+checked '"empty":true' --json
+# A server waits for no check, and says that it is one. Two checks do not wait for each other.
+exec {checks}<pool
+flock --shared "$checks"
+refused_with 1 'pool pool: is being checked by another process' "$rpma" serve --pool pool --size 3M --listen 127.0.0.1:7204
+refused_with 1 'pool pool: is being checked by another process' "$rpma" check --pool pool --use-other-slot
+checked '^verdict *good'
+exec {checks}<&-
 start_server pool 3M
 push first
 push second
@@ -36,6 +45,21 @@ pulled first
 push second
 pulled second
 stop_server
+
+# A pool that cannot be written, as in a backup, is checked all the same.
+cp good pool
+if unshare --map-root-user --mount true; then
+    unshare --map-root-user --mount sh -c 'mount --bind . . && mount -o remount,bind,ro . && cd "$PWD" && exec "$@"' sh \
+        "$rpma" check --pool pool >stdout 2>stderr || die "check of a pool on a read-only mount"
+    grep -q '^verdict *good$' stdout || die "read-only: $(cat stdout)"
+fi
+chmod 400 pool
+without=()
+[ "$(id -u)" -ne 0 ] || without=(setpriv --bounding-set=-dac_override --inh-caps=-dac_override)
+"${without[@]}" "$rpma" check --pool pool >stdout 2>stderr || die "check of a pool that may only be read"
+grep -q '^verdict *good$' stdout || die "mode 400: $(cat stdout)"
+refused_with 1 'pool pool: cannot open it to write, as --use-other-slot does: Permission denied' "${without[@]}" "$rpma" check --pool pool --use-other-slot
+chmod 600 pool
 
 # The header of the committed content is damaged, and then the other slot, which the pool does not need.
 cp good pool

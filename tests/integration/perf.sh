@@ -113,7 +113,7 @@ refused '--count' "$rpma" perf "$address" --count 0
 refused '--count' "$rpma" perf "$address" --count 1 --time 1
 refused '--time' "$rpma" perf "$address" --time 0
 refused 'does not take 65 messages of 8 bytes' "$rpma" perf "$address" --op send --depth 65 --size 8
-refused 'has 3145728 bytes' "$rpma" perf "$address" --op flush --size 4M
+refused_with 1 "$address: takes at most 3145728 bytes at once (expected --size of at most that, not 4194304)" "$rpma" perf "$address" --op flush --size 4M
 
 # The server dies, also in the middle of a write that is never answered.
 for op in write read flush send atomic; do

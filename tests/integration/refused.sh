@@ -11,7 +11,16 @@ start_server pool 3M
 refused_with 2 'expected a command' "$rpma"
 refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" launch
 refused_with 2 'psh: unknown command, did you mean push? (see rpma --help)' "$rpma" psh content
-refused_with 2 'FILE is required' "$rpma" push
+refused_with 2 'puhs: unknown command, did you mean push? (see rpma --help)' "$rpma" puhs content
+refused_with 2 'FILE is required (see rpma push --help)' "$rpma" push
+refused_with 2 '--pool is required (see rpma serve --help)' "$rpma" serve
+refused_with 2 'expected a number from 0.1 to 3600 (see rpma push --help)' "$rpma" push content "$address" --timeout 0
+refused_with 2 'PROGRAM is required (see rpma run --help)' "$rpma" run
+refused_with 2 '--bogus: unknown option (see rpma run --help)' "$rpma" run --bogus true
+refused_with 2 '--socket: unknown option, did you mean --sockets? (see rpma run --help)' "$rpma" run --socket true
+refused_with 127 'cannot run --bogus: ' "$rpma" run -- --bogus
+refused_with 2 '--json: an argument too many, because it stands behind -- (see rpma push --help)' "$rpma" push -- content "$address" --json
+refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" help launch
 refused_with 2 '--faster: unknown option (see rpma push --help)' "$rpma" push content "$address" --faster
 refused_with 2 '--timout: unknown option, did you mean --timeout?' "$rpma" push content "$address" --timout 3
 refused_with 2 '--siez: unknown option, did you mean --size?' "$rpma" serve --pool other --siez 1M
@@ -19,6 +28,9 @@ refused_with 2 'third: unknown argument' "$rpma" push content "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
 refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0
+for url in http://127.0.0.1:7204 rpma://host tcp://[::1]:7204 host/path; do
+    refused_with 2 "$url: expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204, and no URL" "$rpma" push content "$url"
+done
 for bad in 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
     refused_with 2 "$bad" "$rpma" push content "$bad"
     refused_with 2 "$bad" "$rpma" pull "$bad" got
@@ -63,6 +75,20 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 [ ! -e other ] || die "a server that did not start left its pool behind"
 
+if [ "$(cat /proc/sys/net/ipv4/ip_unprivileged_port_start)" -gt 80 ]; then
+    without=()
+    [ "$(id -u)" -ne 0 ] || without=(setpriv --bounding-set=-net_bind_service --inh-caps=-net_bind_service)
+    refused 'expected a free port, and the right to use one below 1024' "${without[@]}" "$rpma" serve --pool other --size 1M --listen 127.0.0.1:80
+fi
+[ ! -e other ] || die "a server that did not start left its pool behind"
+
+# `rpma help` is --help.
+for command in '' push run; do
+    bounded "$rpma" help $command >stdout 2>stderr || die "help $command"
+    # shellcheck disable=SC2086
+    bounded "$rpma" $command --help | cmp - stdout || die "help $command is not $command --help"
+done
+
 # The device.
 if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
@@ -79,7 +105,7 @@ SOFTRDMA_FAULTS=drop=x bounded "$rpma" devices >stdout 2>stderr || die "devices"
 grep -q 'SOFTRDMA_FAULTS has "drop=x", expected' stderr || die "devices does not say why none can be opened"
 
 # The output cannot be written: rpma fails. It prints no error when the reader closes the pipe.
-for command in "push content $address" "pull $address got" 'devices'; do
+for command in "push content $address" "pull $address got" 'devices' --help --version 'push --help' 'help push'; do
     code=0
     # shellcheck disable=SC2086
     bounded "$rpma" $command >/dev/full 2>stderr || code=$?

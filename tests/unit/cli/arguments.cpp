@@ -31,6 +31,7 @@ void the_nearest_word_is_found(void **) {
     assert_string_equal(cli::nearest("--timout", words).c_str(), "--timeout");
     assert_string_equal(cli::nearest("--tiemout", words).c_str(), "--timeout");
     assert_string_equal(cli::nearest("--waits", words).c_str(), "--wait");
+    assert_string_equal(cli::nearest("puhs", {"pull", "push"}).c_str(), "push");  // two letters are exchanged
     assert_string_equal(cli::nearest("--faster", words).c_str(), "");
     assert_string_equal(cli::nearest("", words).c_str(), "");
     assert_string_equal(cli::nearest("push", {}).c_str(), "");
