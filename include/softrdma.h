@@ -291,6 +291,22 @@ extern const char *softrdma_link(const struct ibv_qp *qp);
 extern int softrdma_set_tls(struct rdma_cm_id *id, const char *tls);
 
 /**
+ * Checks what the environment asks of the device: the values of the variables that it reads, and the files
+ * that RPMA_TLS names (softrdma(7)). Opening a device does that too, but the files may change later, and each
+ * connection reads them. So a program can say that the files cannot be used before the next client fails. The
+ * log says what is wrong.
+ *
+ * Returns: 0, or -1 and errno. It also fails as open(2) and read(2) of the files do.
+ *
+ * Blocks: while it reads files.
+ * Errors:
+ *   EINVAL  The value of a variable, or a line of a file, is not valid.
+ *   EACCES  A file is another user's, or others than its owner may use it.
+ *   ENOMEM  There is not enough memory.
+ */
+extern int softrdma_check_settings(void);
+
+/**
  * Tells the identity with which both ends of an id's connection have authenticated each other: that of a key,
  * or of a certificate (RPMA_TLS, softrdma(7)). It is that of the side that asked for the connection. The id
  * of a request knows it before the program accepts or rejects the request.

@@ -22,6 +22,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
+#include "cli/peer.hpp"
 #include "cli/report.hpp"
 
 namespace cli {
@@ -200,11 +201,7 @@ void append_devices(const ControlCalls &calls, std::vector<Facts> &devices) {
 }
 
 Outcome<> list_devices(bool json) {
-    const char *const chosen = secure_getenv("RPMA_DEVICE");
-    const std::string_view choice = chosen != nullptr ? chosen : "auto";
-    if (choice != "auto" && choice != "kernel" && choice != "soft") {
-        return failed("RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
-    }
+    TRY(check_device_choice());
     print_warnings();  // such as why none can be opened
     std::vector<Facts> devices;
     append_devices(kernel, devices);

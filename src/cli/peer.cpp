@@ -6,7 +6,9 @@
 #include <netinet/in.h>
 #include <softrdma.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "cli/log.hpp"
 
@@ -34,7 +36,25 @@ Outcome<> check_host(const std::string &host) {
     return {};
 }
 
+// Returns the failure when settings are the reason why the soft device does not open, and not the address.
+// The log has the reason since the device was asked.
+Outcome<> check_settings() {
+    TRY(check_device_choice());
+    return softrdma_check_settings() == 0
+               ? Outcome<>{}
+               : failed(Exit::Usage, "{}", reason_of(RPMA_E_PROVIDER).substr(sizeof(": ") - 1));
+}
+
 }  // namespace
+
+Outcome<> check_device_choice() {
+    const char *const chosen = secure_getenv("RPMA_DEVICE");
+    const std::string_view choice = chosen != nullptr ? chosen : "auto";
+    if (choice != "auto" && choice != "kernel" && choice != "soft") {
+        return failed(Exit::Usage, "RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
+    }
+    return {};
+}
 
 Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type) {
     const char *expected = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? "of this machine, served by" : "reached by";
@@ -42,6 +62,9 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
     clear_log();
     ibv_context *context = nullptr;
     const int result = rpma_utils_get_ibv_context(address.host.c_str(), type, &context);
+    if (result != 0) {
+        TRY(check_settings());
+    }
     if (result != 0 || context == nullptr) {  // a wildcard address has no single device
         return failed(type == RPMA_UTIL_IBV_CONTEXT_REMOTE ? Exit::Unreachable : Exit::Failed,
                       "{}: expected an address {} an RDMA device (rpma devices){}", address.host, expected,

@@ -39,6 +39,9 @@ struct DevicePeer {
     bool is_soft = false;
 };
 
+// Refuses an environment with which no device opens, whatever the address is.
+[[nodiscard]] Outcome<> check_device_choice();
+
 // Returns a peer on the device that has this address (LOCAL), or on the way to it (REMOTE; blocks for up to a
 // second).
 [[nodiscard]] Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type);

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/tls.hpp"
 #include "cli/log.hpp"
+#include "cli/probe.hpp"
 
 namespace cli {
 
@@ -101,6 +103,13 @@ Outcome<Offer> PoolConnection::receive_offer() {
                 Exit::Unreachable,
                 "{}: refused: no server of a pool is there (rpma serve), or the server's own output "
                 "says why",
+                name_);
+        }
+        if (base::required_tls() == nullptr && speaks_tls(address_, timeout_)) {
+            return failed(
+                Exit::Unreachable,
+                "{}: refused: the server speaks TLS, and this command has no keys (expected --psk FILE or "
+                "--x509 FILE)",
                 name_);
         }
         const bool nobody = reason.ends_with(errno_text(ECONNREFUSED));

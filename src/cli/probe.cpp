@@ -209,7 +209,8 @@ bool is_tls(std::span<const std::byte> bytes) {
            bytes[1] == std::byte{3} && bytes[2] <= std::byte{4};
 }
 
-// Asks for TLS on a connection of its own.
+}  // namespace
+
 bool speaks_tls(const Address &address, milliseconds timeout) {
     sockaddr_storage peer{};
     socklen_t length = 0;
@@ -223,8 +224,6 @@ bool speaks_tls(const Address &address, milliseconds timeout) {
     const ssize_t got = recv(fd->get(), room.data(), room.size(), 0);
     return got > 0 && is_tls(std::span{room}.first(static_cast<std::size_t>(got)));
 }
-
-}  // namespace
 
 Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
     Probed probed;

@@ -148,7 +148,7 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
             auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
             if (device) {
                 places.push_back({address, *std::move(device)});
-            } else if (!wanted.any) {
+            } else if (!wanted.any || device.error().exit == Exit::Usage) {
                 return std::unexpected{device.error()};
             } else {
                 reason = device.error().text;

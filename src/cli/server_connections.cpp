@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/server: serves the clients' requests, and ends their connections.
 
+#include <softrdma.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -237,7 +239,8 @@ void Server::drop(int fd, const std::string &why) {
     clients_.erase(found);
 }
 
-// A file that cannot be read ends no connection: an administrator may be about to write it.
+// A file that cannot be used ends no connection: an administrator may be about to write it. It lets nobody in
+// either, because whoever takes a key out of a file expects that it is out.
 void Server::end_unknown() {
     std::vector<int> asked;
     std::vector<const rpma_conn *> connections;
@@ -248,10 +251,13 @@ void Server::end_unknown() {
         }
     }
     const auto known = std::make_unique<bool[]>(asked.size());
-    if (!asked.empty() &&
-        rpma_conn_check_identities(connections.data(), connections.size(), known.get()) != 0) {
-        BASE_LOG_PEER(Error,
-                      "SIGHUP: the files of TLS cannot be used, as the log says: every connection stays");
+    if (softrdma_check_settings() != 0 ||
+        (!asked.empty() &&
+         rpma_conn_check_identities(connections.data(), connections.size(), known.get()) != 0)) {
+        BASE_LOG(Error,
+                 "SIGHUP: the files of TLS cannot be used, as the line before says: every connection stays, "
+                 "and no client "
+                 "gets a new one until the files are repaired");
         return;
     }
     std::size_t ended = 0;

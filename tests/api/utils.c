@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* utils: tests the device of an address, by RPMA_DEVICE, its abilities, and the texts of events. */
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +49,20 @@ static void devices_of_one_kind_are_found(void **state) {
     assert_ok(rpma_utils_get_local_ibv_context("127.0.0.1", RPMA_DEVICE_SOFT, &soft));
     assert_ok(rpma_utils_get_ibv_context("127.0.0.1", RPMA_UTIL_IBV_CONTEXT_LOCAL, &chosen));
     assert_ptr_equal(soft, chosen);
+}
+
+/* The log has getaddrinfo's own reason, which depends on the machine's resolver. */
+static void a_name_that_is_unknown_is_told_as_such(void **state) {
+    (void)state;
+    struct ibv_context *context = untouched();
+    struct addrinfo *found = NULL;
+    const int reason = getaddrinfo("absent.invalid", NULL, NULL, &found);
+    assert_int_not_equal(reason, 0);
+    setenv("RPMA_DEVICE", "soft", 1);
+    capture_log(RPMA_LOG_LEVEL_ERROR);
+    assert_code(rpma_utils_get_ibv_context("absent.invalid", RPMA_UTIL_IBV_CONTEXT_REMOTE, &context),
+                RPMA_E_PROVIDER);
+    assert_true(logged("absent.invalid", gai_strerror(reason), NULL));
 }
 
 static void refuses_device(const char *value) {
@@ -167,6 +182,7 @@ int main(void) {
         cmocka_unit_test(both_ways_give_one_context),
         cmocka_unit_test(foreign_address_is_not_local),
         cmocka_unit_test(wildcard_has_no_device),
+        cmocka_unit_test(a_name_that_is_unknown_is_told_as_such),
         cmocka_unit_test(each_event_has_its_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

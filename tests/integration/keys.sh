@@ -55,14 +55,15 @@ refused_with 2 'expected a file of keys' "$rpma" status --psk '' "$address"
 
 # A client without a key, with another key, or with a file that others may read, is told so, and so is the server.
 chmod 600 again
-refused_with 7 'refused' "$rpma" push other "$address"
+refused_with 7 'refused: the server speaks TLS, and this command has no keys (expected --psk FILE or --x509 FILE)' "$rpma" push other "$address"
+refused_with 7 'the server speaks TLS' "$rpma" status "$address"
 grep -q 'the client does not speak TLS' server.err || die "the server says nothing of a client without TLS"
 refused_with 7 "the key of identity host-a is not the server's" "$rpma" push --psk again other "$address"
 grep -q "the key of identity host-a is not the client's" server.err || die "the server says nothing of another key"
 refused_with 7 "the key of identity host-a is not the server's" "$rpma" check --psk again "$address"
 chmod 644 again
-refused 'others than its owner may use' "$rpma" push --psk again other "$address"
-refused 'absent: No such file or directory' "$rpma" push --psk absent other "$address"
+refused_with 2 'rpma: TLS: others than its owner may use' "$rpma" push --psk again other "$address"
+refused_with 2 "rpma: TLS: $PWD/absent: No such file or directory" "$rpma" push --psk absent other "$address"
 
 # rpma devices shows which configuration asks for TLS, and why no device opens with it.
 chmod 600 again

@@ -95,12 +95,22 @@ if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" push content "$address"
     RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" pull "$address" got
 fi
-RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
-RPMA_DEVICE=hardware refused 'RPMA_DEVICE' "$rpma" push content "$address"
-
-RPMA_DEVICE=hardware refused_with 1 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
-
-SOFTRDMA_CRC=yes refused 'SOFTRDMA_CRC is "yes", expected 0 or 1' "$rpma" push content "$address"
+# wrong_settings TEXT: the line begins with what is wrong, and the command was not understood.
+wrong_settings() {
+    refused_with 2 "rpma: $1" "$rpma" push content "$address"
+    refused_with 2 "rpma: $1" "$rpma" serve --pool other --size 1M --listen 0.0.0.0
+}
+RPMA_DEVICE=hardware wrong_settings 'RPMA_DEVICE is "hardware", expected auto, kernel or soft'
+RPMA_DEVICE=hardware refused_with 2 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
+SOFTRDMA_CRC=yes wrong_settings 'SOFTRDMA_CRC is "yes", expected 0 or 1'
+SOFTRDMA_SHM=yes wrong_settings 'SOFTRDMA_SHM is "yes", expected on, rings or off'
+RPMA_TLS=bogus wrong_settings 'RPMA_TLS is "bogus", expected psk:FILE or x509:FILE'
+RPMA_TLS=psk:/absent wrong_settings 'TLS: /absent: No such file or directory'
+echo nonsense >wrong_keys
+chmod 600 wrong_keys
+RPMA_TLS=psk:$PWD/wrong_keys wrong_settings "TLS: $PWD/wrong_keys, line 1: expected IDENTITY:KEY"
+chmod 644 wrong_keys
+RPMA_TLS=psk:$PWD/wrong_keys wrong_settings "TLS: others than its owner may use $PWD/wrong_keys"
 SOFTRDMA_FAULTS=drop=x bounded "$rpma" devices >stdout 2>stderr || die "devices"
 grep -q 'SOFTRDMA_FAULTS has "drop=x", expected' stderr || die "devices does not say why none can be opened"
 

@@ -50,7 +50,7 @@ cat b c >keys
 # A file that cannot be used ends nothing either.
 chmod 644 keys
 kill -HUP "$server"
-told 'SIGHUP: the files of TLS cannot be used, as the log says: every connection stays'
+told 'SIGHUP: the files of TLS cannot be used, as the line before says: every connection stays, and no client gets a new one'
 chmod 600 keys
 [ "$(clients)" -eq 3 ] || die "a file that cannot be used ended a connection"
 
@@ -66,11 +66,23 @@ kill -0 "$other" || die "another client ended"
 refused_with 7 'the server does not know the key identity a' "$rpma" push --psk a content "$address"
 bounded "$rpma" push --psk c content "$address" >stdout 2>stderr || die "push after the other push ended"
 
-# It can be told again, and ends as always.
+# It can be told again.
 cat c >keys
 kill -HUP "$server"
 told 'SIGHUP: ended 1 connections, 0 stay'
 wait "$other" || die "the last client"
+
+# A file that cannot be used is told also when no client is there, and it lets nobody in.
+: >server.err
+echo nonsense >keys
+kill -HUP "$server"
+told 'SIGHUP: the files of TLS cannot be used, as the line before says'
+told "TLS: $PWD/keys, line 1: expected IDENTITY:KEY"
+refused_with 7 'the server cannot go on with TLS' "$rpma" push --psk c content "$address"
+cat c >keys
+kill -HUP "$server"
+told 'SIGHUP: ended 0 connections, 0 stay'
+bounded "$rpma" push --psk c content "$address" >stdout 2>stderr || die "push with the file repaired"
 stop_server
 
 # The same with certificates: the client a is not listed any more.

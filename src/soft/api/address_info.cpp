@@ -31,22 +31,6 @@ struct AddressInfo : rdma_addrinfo {
     }
 };
 
-// Returns the errno value for a failure of getaddrinfo.
-int errno_of(int lookup_error) {
-    switch (lookup_error) {
-        case EAI_SYSTEM:
-            return errno;
-        case EAI_MEMORY:
-            return ENOMEM;
-        case EAI_AGAIN:
-            return EAGAIN;
-        case EAI_FAMILY:
-            return EAFNOSUPPORT;
-        default:
-            return ENODATA;
-    }
-}
-
 // Returns whether the queue pair type or the port space asks for datagrams. The default is a stream.
 bool wants_datagrams(const rdma_addrinfo &hints) {
     if (hints.ai_qp_type != 0) {
@@ -55,7 +39,7 @@ bool wants_datagrams(const rdma_addrinfo &hints) {
     return hints.ai_port_space == RDMA_PS_UDP || hints.ai_port_space == RDMA_PS_IPOIB;
 }
 
-// Returns 0 or an errno value.
+// Returns 0, or as librdmacm does: a code of getaddrinfo(3), or -1 and errno.
 int look_up(const char *node, const char *service, const rdma_addrinfo &hints, AddressInfo &answer) {
     const bool passive = (hints.ai_flags & RAI_PASSIVE) != 0;
     addrinfo asked{};
@@ -65,7 +49,7 @@ int look_up(const char *node, const char *service, const rdma_addrinfo &hints, A
         (passive ? AI_PASSIVE : 0) | ((hints.ai_flags & RAI_NUMERICHOST) != 0 ? AI_NUMERICHOST : 0);
     addrinfo *found = nullptr;
     if (const int error = getaddrinfo(node, service, &asked, &found); error != 0) {
-        return errno_of(error);
+        return error == EAI_SYSTEM ? -1 : error;
     }
     answer.ai_flags = passive ? RAI_PASSIVE : 0;
     answer.ai_family = found->ai_family;
@@ -101,7 +85,7 @@ int softrdma_rdma_getaddrinfo(const char *node, const char *service, const rdma_
     }
     if (node != nullptr || service != nullptr) {
         if (const int error = look_up(node, service, wanted, *answer); error != 0) {
-            return status_failed(error);
+            return error;
         }
     } else {
         answer->ai_flags = wanted.ai_flags;

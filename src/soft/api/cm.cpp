@@ -219,6 +219,13 @@ int softrdma_set_tls(rdma_cm_id *id, const char *tls) {
                          : status_of_call(id, [&](CmId &called) { return called.set_tls(tls); });
 }
 
+int softrdma_check_settings() {
+    return status_of([] {
+        const auto valid = soft::check_variables();
+        return valid ? soft::TlsReading{}.check(*soft::tls_of_environment()) : valid;
+    });
+}
+
 const char *softrdma_identity(const rdma_cm_id *id) {
     return static_cast<const CmId *>(id)->identity();
 }

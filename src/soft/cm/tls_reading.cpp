@@ -2,8 +2,11 @@
 // soft/cm/tls_reading: see the header.
 #include "soft/cm/tls_reading.hpp"
 
+#include <cerrno>
 #include <string_view>
 #include <utility>
+
+#include "soft/link/openssl.hpp"
 
 namespace soft {
 
@@ -29,6 +32,25 @@ base::Result<std::shared_ptr<const OwnCertificates>> TlsReading::certificates(co
         certificates_.emplace(file, *read);
     }
     return read;
+}
+
+base::Result<void> TlsReading::check(const base::TlsAsked &asked) {
+    switch (asked.how) {
+        case base::TlsAsked::How::Keys: {
+            const auto found = keys(asked.file.c_str());
+            return found ? base::Result<void>{} : std::unexpected{found.error()};
+        }
+        case base::TlsAsked::How::Certificates: {
+            if (OpenSsl::find() == nullptr) {
+                return base::failure(ENOSYS);
+            }
+            const auto found = certificates(asked.file.c_str());
+            return found ? base::Result<void>{} : std::unexpected{found.error()};
+        }
+        case base::TlsAsked::How::Not:
+            break;
+    }
+    return {};
 }
 
 }  // namespace soft

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "base/tls.hpp"
 #include "soft/cm/own_certificates.hpp"
 #include "soft/ground/tls_keys.hpp"
 
@@ -18,6 +19,8 @@ public:
     // These fail as TlsKeys::read and OwnCertificates::current, and throw std::bad_alloc.
     [[nodiscard]] base::Result<const TlsKeys *> keys(const char *file);
     [[nodiscard]] base::Result<std::shared_ptr<const OwnCertificates>> certificates(const char *file);
+    // Checks all files that this names. Fails with ENOSYS, and logs it, without OpenSSL.
+    [[nodiscard]] base::Result<void> check(const base::TlsAsked &asked);
 
 private:
     std::map<std::string, TlsKeys, std::less<>> keys_;

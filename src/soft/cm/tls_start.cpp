@@ -119,6 +119,9 @@ void TlsStart::explain(int reason) {
     if (is_one_of(reason, {SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_WRONG_SSL_VERSION, SSL_R_VERSION_TOO_LOW,
                            reason_of_alert(SSL_AD_PROTOCOL_VERSION)})) {
         proof_->fail_with(EPROTO, "%s does not speak TLS 1.3", peer);
+    } else if (is_one_of(reason,
+                         {SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST})) {
+        proof_->fail_with(EPROTO, "%s does not speak TLS", peer);
     } else if (reason == reason_of_alert(SSL_AD_INTERNAL_ERROR)) {
         proof_->fail_with(
             EPROTO,
@@ -127,8 +130,9 @@ void TlsStart::explain(int reason) {
         proof_->fail_with(EPROTO, "%s ends the handshake of TLS: %s", peer,
                           OpenSsl::found().SSL_alert_desc_string_long(reason - SSL_AD_REASON_OFFSET));
     } else {
-        proof_->fail_with(EPROTO, "%s does not speak TLS, or not as it should (OpenSSL's reason %d)", peer,
-                          reason);
+        const char *const text = OpenSsl::found().ERR_reason_error_string(ERR_PACK(ERR_LIB_SSL, 0, reason));
+        proof_->fail_with(EPROTO, "%s does not speak TLS as it should (OpenSSL: %s)", peer,
+                          text != nullptr ? text : "unknown reason");
     }
 }
 

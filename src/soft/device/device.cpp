@@ -176,10 +176,15 @@ base::Result<void> check_tls_files() {
 
 }  // namespace
 
+base::Result<void> check_variables() {
+    const bool valid =
+        Faults::understood() && crc_of_environment() && within_host_of_environment() && tls_of_environment();
+    return valid ? base::Result<void>{} : base::failure(EINVAL);
+}
+
 base::Result<ibv_context *> context_of(Device &device) {
-    if (!Faults::understood() || !crc_of_environment() || !within_host_of_environment() ||
-        !tls_of_environment()) {
-        return base::failure(EINVAL);
+    if (const auto valid = check_variables(); !valid) {
+        return std::unexpected{valid.error()};
     }
     const base::Lock lock{registry_lock};
     if (!device.context) {

@@ -48,6 +48,8 @@ inline constexpr __be16 default_pkey = 0xffff;
 // Returns whether the device's interface has a local address.
 [[nodiscard]] bool has_address(const Device &device, const sockaddr &address);
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
+// Checks the environment variables that the device reads. Fails with EINVAL, and logs it.
+[[nodiscard]] base::Result<void> check_variables();
 // Returns the device's context. Fails with EMFILE or ENFILE, and with EINVAL, logged, when the value of an
 // environment variable is not valid; then no device opens.
 [[nodiscard]] base::Result<ibv_context *> context_of(Device &device);

@@ -25,7 +25,7 @@ namespace soft {
     name(BIO_free) name(BIO_get_data) name(BIO_get_new_index) name(BIO_meth_new) name(BIO_meth_set_ctrl) \
     name(BIO_meth_set_read_ex) name(BIO_meth_set_write_ex) name(BIO_new) name(BIO_new_mem_buf) \
     name(BIO_set_data) name(BIO_set_flags) name(BIO_set_init) name(ERR_clear_error) name(ERR_get_error_all) \
-    name(ERR_new) name(ERR_peek_error) name(ERR_peek_last_error) name(ERR_set_debug) name(ERR_set_error) \
+    name(ERR_new) name(ERR_peek_error) name(ERR_peek_last_error) name(ERR_reason_error_string) name(ERR_set_debug) name(ERR_set_error) \
     name(EVP_PKEY_free) name(GENERAL_NAMES_free) name(OPENSSL_init_ssl) name(OPENSSL_sk_num) \
     name(OPENSSL_sk_pop_free) name(OPENSSL_sk_value) name(PEM_read_bio_PrivateKey) name(PEM_read_bio_X509) \
     name(PEM_read_bio_X509_CRL) name(SSL_CIPHER_find) name(SSL_CTX_check_private_key) name(SSL_CTX_ctrl) \

@@ -5,6 +5,7 @@
 #include "endpoint.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -164,9 +165,10 @@ static void what_has_no_answer(void **state) {
     struct rdma_addrinfo *answer = NULL;
     fails(softrdma_rdma_getaddrinfo(NULL, NULL, NULL, &answer), EINVAL);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST};
-    fails(softrdma_rdma_getaddrinfo("localhost", "1", &hints, &answer), ENODATA);
+    // The codes of getaddrinfo(3), as those of librdmacm.
+    assert_int_equal(softrdma_rdma_getaddrinfo("localhost", "1", &hints, &answer), EAI_NONAME);
     hints.ai_family = AF_UNIX;
-    fails(softrdma_rdma_getaddrinfo("127.0.0.1", "1", &hints, &answer), EAFNOSUPPORT);
+    assert_int_equal(softrdma_rdma_getaddrinfo("127.0.0.1", "1", &hints, &answer), EAI_FAMILY);
     hints = (struct rdma_addrinfo){.ai_src_len = sizeof(struct sockaddr_in)};
     fails(softrdma_rdma_getaddrinfo("127.0.0.1", "1", &hints, &answer), EINVAL);
     struct sockaddr_in source = {.sin_family = AF_INET};

@@ -403,13 +403,21 @@ void a_peer_is_known_while_the_file_has_its_key(TlsEnds &ends) {
     write_keys(key_of_two);
     assert_int_equal(softrdma_peer_is_known(request), 0);
     expect_line(device, "has no key of identity one any more");
+    // Without a peer, a program asks about the file alone.
+    const auto expect_wrong_file = [&](int error) {
+        expect_failure(request, error);
+        assert_int_equal(softrdma_check_settings(), -1);
+        assert_int_equal(errno, error);
+    };
+    assert_int_equal(softrdma_check_settings(), 0);
     write_keys("nonsense");
-    expect_failure(request, EINVAL);
+    expect_wrong_file(EINVAL);
     write_keys(key_of_one, 0640);
-    expect_failure(request, EACCES);
+    expect_wrong_file(EACCES);
     std::filesystem::remove(keys);
-    expect_failure(request, ENOENT);
+    expect_wrong_file(ENOENT);
     write_keys(key_of_one);
+    assert_int_equal(softrdma_check_settings(), 0);
     assert_int_equal(softrdma_peer_is_known(request), 1);
     rdma_cm_id *id = nullptr;
     assert_int_equal(softrdma_rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
