@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -206,6 +207,12 @@ std::span<std::byte> Pool::slot(unsigned slot) const {
 bool Pool::is_on_storage() const {
     struct statfs where{};
     return fstatfs(fd_.get(), &where) == 0 && where.f_type != TMPFS_MAGIC && where.f_type != RAMFS_MAGIC;
+}
+
+bool Pool::is_without_room() const {
+    constexpr std::uint64_t least_room = std::uint64_t{1} << 20;
+    struct statvfs where{};
+    return fstatvfs(fd_.get(), &where) == 0 && where.f_bavail * where.f_frsize < least_room;
 }
 
 Outcome<> Pool::serve_copy() {

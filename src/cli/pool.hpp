@@ -54,6 +54,10 @@ public:
     // deleted. Returns an empty text without one. It is asked before every push.
     [[nodiscard]] std::string fault() const;
 
+    // Returns whether the file system has no room for a push. Only one that copies on write needs any,
+    // because all storage of the pool is allocated.
+    [[nodiscard]] bool is_without_room() const;
+
     // These wait for storage, in one thread at a time, and return 0 or an errno value. After a failure the
     // contents of the file and of storage are unknown until the pool is opened again, because the kernel
     // reports lost bytes only once, and forgets that they are not written.

@@ -230,9 +230,14 @@ void Server::drop(int fd, const std::string &why) {
     if (fd == pusher_) {
         pusher_ = -1;
         if (!client.committing) {
-            tell(ServerEvent::Kind::Aborted, client.who,
-                 fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(), why,
-                             what_stays()));
+            tell(
+                ServerEvent::Kind::Aborted, client.who,
+                fmt::format(
+                    "a push from {} ended without a commit: {}; {}{}", client.who.text(), why,
+                    pool_.is_without_room()
+                        ? "the file system of the pool is full, and if it copies on write, no push has room; "
+                        : "",
+                    what_stays()));
         }
     }
     std::erase(unread_, fd);

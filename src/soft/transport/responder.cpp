@@ -7,18 +7,27 @@
 
 #include "base/log.hpp"
 #include "persist/guard.hpp"
+#include "persist/mapping.hpp"
 #include "softrdma.h"
 
 namespace soft {
 
 std::unexpected<Refusal> memory_vanished(const PeerAccess &access, const MemoryRegion &region,
                                          const void *place) {
-    BASE_LOG_PEER(Error,
-                  "%s: nothing is mapped any more at offset %td of the %zu bytes at %p that were registered "
-                  "with key 0x%" PRIx32 ": the connection ends",
-                  access.text().c_str(),
-                  static_cast<const char *>(place) - static_cast<const char *>(region.addr), region.length,
-                  region.addr, region.rkey);
+    // A file system that copies on write needs room for a page that is written, although the file has it
+    // already.
+    const bool is_mapped = persist::is_mapped(reinterpret_cast<std::uintptr_t>(place), 1);
+    BASE_LOG_PEER(
+        Error,
+        "%s: %s at offset %td of the %zu bytes at %p that were registered with key 0x%" PRIx32
+        ": the connection ends",
+        access.text().c_str(),
+        is_mapped
+            ? "a page of a file cannot be had, because the file was truncated or its file system has no "
+              "room,"
+            : "nothing is mapped any more",
+        static_cast<const char *>(place) - static_cast<const char *>(region.addr), region.length, region.addr,
+        region.rkey);
     return make_refusal({"the memory of a region has vanished", wire::terminate::local_catastrophic});
 }
 
