@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -28,6 +27,7 @@ namespace {
 const base::AtExit<[] { Book::instance().remove_files(); }> at_exit;
 
 // Makes a file without a name, with memory for all its bytes, so that a store into the mapping cannot fail.
+// It is locked before it has a name, because a reader removes a file that nobody has locked.
 base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t bytes) {
     constexpr mode_t readable = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
     base::Fd file{open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, readable)};
@@ -36,6 +36,9 @@ base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t byte
     }
     if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
         return base::failure(error);
+    }
+    if (const auto locked = lock_while_mapped(file.get()); !locked) {
+        return std::unexpected{locked.error()};
     }
     return file;
 }
@@ -54,12 +57,10 @@ base::Result<void *> map(const base::Fd &file, std::size_t bytes) {
 base::Result<FileName> give_name(const base::Fd &file, const std::string &folder) {
     struct stat status{};
     const ino_t space = own_space();
-    const auto start = space != 0 ? start_of(getpid()) : std::nullopt;
-    if (!start || fstat(file.get(), &status) != 0) {
-        return base::failure(start ? errno : ENOENT);
+    if (space == 0 || fstat(file.get(), &status) != 0) {
+        return base::failure(space != 0 ? errno : ENOENT);
     }
-    const FileName name{
-        .user = status.st_uid, .space = space, .process = getpid(), .start = *start, .inode = status.st_ino};
+    const FileName name{.user = status.st_uid, .space = space, .process = getpid(), .inode = status.st_ino};
     const std::string self = "/proc/self/fd/" + std::to_string(file.get());
     const std::string path = folder + "/" + name.text();
     if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
@@ -137,8 +138,6 @@ bool Book::make_file() {
     const std::size_t bytes = first_file_bytes << files_.size();
     const auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
     const auto memory = file ? map(*file, bytes) : std::unexpected{file.error()};
-    // It gets its name last, because a reader takes a file that no process has mapped for one that was left
-    // behind, and removes it.
     const auto name = memory ? give_name(*file, path_) : std::unexpected{memory.error()};
     if (!name) {
         if (memory) {
@@ -180,9 +179,14 @@ void Book::remove_files() {
     }
 }
 
-// The child keeps the mappings: streams that it inherited point there, and write nothing.
+// Other memory takes the place of the mappings, which would keep the parent's locks: streams that the child
+// inherited point there, and write nothing.
 void Book::after_fork_in_child() {
     mutex_.assert_held();
+    for (const File &file : files_) {
+        (void)mmap(file.memory, file.bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     free_.clear();
     files_.clear();
     is_out_of_order_ = false;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/process: the names of the registry's files, and which process a name means.
+// registry/process: the names of the registry's files, and whether the process of a file still has it.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/result.hpp"
 
 namespace registry {
 
@@ -15,7 +16,6 @@ struct FileName {
     uid_t user = 0;
     ino_t space = 0;  // pid_namespaces(7): of process numbers
     pid_t process = 0;
-    std::uint64_t start = 0;
     ino_t inode = 0;  // of the file itself: a name is given once, so no process removes a later file by it
 
     [[nodiscard]] std::string text() const;
@@ -28,13 +28,13 @@ struct FileName {
 // or that of another namespace.
 [[nodiscard]] ino_t own_space();
 
-// When a process began, in the kernel's ticks; nothing when there is no such process, or it has ended and its
-// parent has not asked for it yet.
-[[nodiscard]] std::optional<std::uint64_t> start_of(pid_t process);
+// Locks the open file for as long as this process has it mapped: the mapping keeps the lock (F_OFD_SETLK in
+// fcntl(2)) when the descriptor is closed. Each process sees the lock, whatever namespaces it is in, and only
+// the file's owner and root can have one.
+[[nodiscard]] base::Result<void> lock_while_mapped(int file);
 
-// Returns whether the process of the file's name is there, and has the file in its memory. A process that has
-// begun another program has not. If the caller may not look into the process, or if the process is of another
-// namespace, it is enough that the process is there.
-[[nodiscard]] bool is_in_use(const FileName &name, const std::string &path);
+// Returns whether a process has locked the file so. A process that has ended, or has begun another program,
+// has not.
+[[nodiscard]] bool is_locked(int file);
 
 }  // namespace registry

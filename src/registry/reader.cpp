@@ -10,11 +10,13 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/own_user.hpp"
 
 namespace registry {
 
@@ -22,19 +24,35 @@ namespace {
 
 using Records = std::vector<Record>;
 
-// Opens a file if it is an ordinary one of the user whose name it has.
-base::Fd open_file(const std::string &path, uid_t user, std::size_t &bytes) {
-    base::Fd file{open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+base::Fd remove(const FileName &name, const std::string &path) {
+    const bool removed = unlink(path.c_str()) == 0;
+    BASE_LOG(Debug, "%s is %s: process %d is gone or does not have it", path.c_str(),
+             removed ? "removed" : "ignored", name.process);
+    return {};
+}
+
+// Opens a file that a process of the user whose name it has has locked. The owner is looked at first: the
+// name says nothing when another user gave it. A file that was left behind is removed.
+base::Fd open_file(const FileName &name, const std::string &path, std::size_t &bytes) {
     struct stat status{};
-    if (!file || fstat(file.get(), &status) != 0) {
-        BASE_LOG(Debug, "%s is ignored: %s", path.c_str(),
-                 errno == ELOOP ? "it is a symbolic link" : std::strerror(errno));
+    if (lstat(path.c_str(), &status) != 0) {
+        return {};  // it is gone already
+    }
+    if (status.st_uid != name.user) {
+        BASE_LOG(Debug, "%s is ignored: expected a file of user %u, and it is one of user %u", path.c_str(),
+                 name.user, status.st_uid);
         return {};
     }
-    if (!S_ISREG(status.st_mode) || status.st_uid != user) {
-        BASE_LOG(Debug, "%s is ignored: expected an ordinary file of user %u, and it is %s of user %u",
-                 path.c_str(), user, S_ISREG(status.st_mode) ? "one" : "another kind of file", status.st_uid);
+    if (!S_ISREG(status.st_mode)) {
+        return remove(name, path);
+    }
+    base::Fd file{open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    if (!file || fstat(file.get(), &status) != 0 || status.st_uid != name.user) {
+        BASE_LOG(Debug, "%s is ignored: %s", path.c_str(), std::strerror(errno));
         return {};
+    }
+    if (!is_locked(file.get())) {
+        return remove(name, path);
     }
     bytes = static_cast<std::size_t>(status.st_size);
     if (bytes < first_file_bytes || bytes > most_file_bytes || bytes % sizeof(Record) != 0) {
@@ -44,6 +62,30 @@ base::Fd open_file(const std::string &path, uid_t user, std::size_t &bytes) {
     }
     return file;
 }
+
+// What is read of the files of other users: they may have made as many as they like.
+class Allowance {
+public:
+    // Returns whether so many bytes of a file of the user may be read.
+    [[nodiscard]] bool take(uid_t user, std::size_t bytes) {
+        if (base::is_own_user(user) || user == 0) {
+            return true;
+        }
+        std::size_t &of_user = of_user_[user];
+        if (of_user + bytes > most_of_user || of_all_ + bytes > most_of_all) {
+            return false;
+        }
+        of_user += bytes;
+        of_all_ += bytes;
+        return true;
+    }
+
+private:
+    static constexpr std::size_t most_of_user = std::size_t{4} << 20;
+    static constexpr std::size_t most_of_all = std::size_t{32} << 20;
+    std::map<uid_t, std::size_t> of_user_;
+    std::size_t of_all_ = 0;
+};
 
 bool read_records(const base::Fd &file, Records &records) {
     const std::size_t bytes = records.size() * sizeof(Record);
@@ -78,10 +120,15 @@ void make_printable(std::array<char, size> &text) {
 }
 
 // Two readings of all records. A record that changes in each of many pairs of readings is left out.
-bool read_file(const FileName &name, const std::string &path, const std::function<bool(const Seen &)> &take) {
+bool read_file(const FileName &name, const std::string &path, Allowance &allowance,
+               const std::function<bool(const Seen &)> &take) {
     std::size_t bytes = 0;
-    const base::Fd file = open_file(path, name.user, bytes);
+    const base::Fd file = open_file(name, path, bytes);
     if (!file) {
+        return true;
+    }
+    if (!allowance.take(name.user, bytes)) {
+        BASE_LOG(Debug, "%s is ignored: user %u has too many such files", path.c_str(), name.user);
         return true;
     }
     Records first(bytes / sizeof(Record));
@@ -141,30 +188,21 @@ void for_files(const std::string &path,
     }
 }
 
-// Returns whether the file's process is there; the file of one that is gone is removed.
-bool keep(const FileName &name, const std::string &path) {
-    if (is_in_use(name, path)) {
-        return true;
-    }
-    const bool removed = unlink(path.c_str()) == 0;
-    BASE_LOG(Debug, "%s is %s: process %d is gone or does not have it", path.c_str(),
-             removed ? "removed" : "ignored", name.process);
-    return false;
-}
-
 }  // namespace
 
 void read_all(const std::string &path, const std::function<bool(uid_t)> &wanted,
               const std::function<bool(const Seen &)> &take) {
+    Allowance allowance;
     for_files(path, [&](const FileName &name, const std::string &file) {
-        return !wanted(name.user) || !keep(name, file) || read_file(name, file, take);
+        return !wanted(name.user) || read_file(name, file, allowance, take);
     });
 }
 
 void remove_abandoned(const std::string &path) {
     for_files(path, [](const FileName &name, const std::string &file) {
+        std::size_t bytes = 0;
         if (name.user == geteuid()) {
-            (void)keep(name, file);
+            (void)open_file(name, file, bytes);
         }
         return true;
     });

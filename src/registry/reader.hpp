@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/reader: the rsockets of other processes. A file that does not fit its name, or that another user
-// wrote under this user's name, is left alone, and a line of the log at the level Debug says why. A file
-// whose process is gone is removed.
+// registry/reader: the rsockets of other processes. A file that another user made under this user's name, or
+// that does not make sense, is left alone, and a line of the log at the level Debug says why. A file that
+// nobody has locked is removed: its process is gone. Of the files of other users but root a part is read, as
+// far as that takes no noticeable time.
 #pragma once
 
 #include <functional>

@@ -142,9 +142,9 @@ static void assert_registry_is_clean(void) {
     }
     int files = 0;
     for (const struct dirent *file = readdir(folder); file != NULL; file = readdir(folder)) {
-        unsigned long long numbers[5]; /* user, namespace, process, its start, inode */
-        if (sscanf(file->d_name, "rsocket-%llu-%llu-%llu-%llu-%llu", &numbers[0], &numbers[1], &numbers[2],
-                   &numbers[3], &numbers[4]) == 5) {
+        unsigned long long numbers[4]; /* user, namespace, process, inode */
+        if (sscanf(file->d_name, "rsocket-%llu-%llu-%llu-%llu", &numbers[0], &numbers[1], &numbers[2],
+                   &numbers[3]) == 4) {
             ++files;
             for (int i = 0; i < deaths; ++i) {
                 assert_true(dead[i] != (pid_t)numbers[2] || kill(dead[i], 0) == 0);
