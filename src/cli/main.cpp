@@ -35,10 +35,21 @@ Words::const_iterator find_run(const Words &words) {
     return command != words.end() && *command == "run" ? command : words.end();
 }
 
-// Returns whether the word after `run` is --, behind which a program's name may begin with a dash.
-bool names_program(const Words &words) {
-    const auto run = find_run(words);
-    return run != words.end() && run + 1 != words.end() && run[1] == "--";
+// Finds the -- that stands before the program of `run`, perhaps behind options of run. The program's name may
+// begin with a dash then.
+Words::const_iterator find_program_mark(const CLI::App &app, const Words &words) {
+    auto word = find_run(words);
+    if (word == words.end()) {
+        return word;
+    }
+    const CLI::App *const run = app.get_subcommand("run");
+    for (++word; word != words.end() && word->starts_with('-') && *word != "--"; ++word) {
+        const CLI::Option *const option = run->get_option_no_throw(std::string{*word});
+        if (option != nullptr && option->get_items_expected_max() > 0 && word + 1 != words.end()) {
+            ++word;  // its value
+        }
+    }
+    return word != words.end() && *word == "--" ? word : words.end();
 }
 
 // This looks at the words, because the answer is in JSON also when the command line is not valid.
@@ -48,12 +59,12 @@ bool wants_json(const Words &words) {
 }
 
 // Returns the words in the order in which CLI11 takes them, from the last to the first. CLI11 would take a --
-// after `run` for the end of run's own options. `help COMMAND` is another form of `COMMAND --help`.
-std::vector<std::string> words_to_parse(const Words &words) {
+// of `run` for the end of all commands. `help COMMAND` is another form of `COMMAND --help`.
+std::vector<std::string> words_to_parse(const CLI::App &app, const Words &words) {
     std::vector<std::string> parsed{words.begin(), words.end()};
     const auto command = parsed.begin() + (find_command(words) - words.begin());
-    if (names_program(words)) {
-        parsed.erase(command + 1);
+    if (const auto mark = find_program_mark(app, words); mark != words.end()) {
+        parsed.erase(parsed.begin() + (mark - words.begin()));
     } else if (command != parsed.end() && *command == "help") {
         parsed.erase(command);
         parsed.emplace_back("--help");
@@ -118,7 +129,7 @@ std::vector<std::string> unknown_words(const CLI::App &app, const Words &given) 
     const bool runs = app.got_subcommand("run");
     auto words = app.remaining(!runs);
     std::erase(words, "--");  // the words after it were taken, also when they begin with a dash
-    if (runs && !names_program(given)) {
+    if (runs && find_program_mark(app, given) == given.end()) {
         const auto program = app.get_subcommand("run")->remaining();
         if (!program.empty() && program.front().starts_with('-')) {
             words.push_back(program.front());
@@ -129,7 +140,7 @@ std::vector<std::string> unknown_words(const CLI::App &app, const Words &given) 
 
 cli::Outcome<> parse(CLI::App &app, const Words &given, const cli::Command &chosen) {
     try {
-        app.parse(words_to_parse(given));
+        app.parse(words_to_parse(app, given));
     } catch (const CLI::Success &) {  // --help
         const auto words = unknown_words(app, given);
         if (words.empty() || !app.get_subcommands().empty()) {

@@ -6,6 +6,7 @@ tests=$(realpath "$(dirname "$0")/..")
 
 bounded "$rpma" run true || die "run true"
 bounded "$rpma" run -- true || die "run -- true"
+[ "$(bounded "$rpma" run --sockets --device soft -- echo -- -n)" = '-- -n' ] || die "a -- behind options"
 [ "$(bounded "$rpma" run -- echo -- -n)" = '-- -n' ] || die "the program's arguments changed"
 code=0
 bounded "$rpma" run sh -c 'exit 42' || code=$?
