@@ -278,14 +278,13 @@ void end_sleep_of(Set &set) REQUIRES(mutex) {
     if (--set.sleepers != 0) {
         return;
     }
-    std::erase_if(set.hot, [](Member *const member) {
-        if (member->sleeps && ++member->quiet > quiet_enough) {
-            member->is_hot = false;
-            return true;
+    for (Member *const member : set.hot) {
+        member->is_hot = !member->sleeps || ++member->quiet <= quiet_enough;
+        if (member->is_hot) {
+            end_sleep_of(*member);
         }
-        end_sleep_of(*member);
-        return false;
-    });
+    }
+    std::erase_if(set.hot, [](const Member *member) { return !member->is_hot; });
 }
 
 bool has_ready(const Set &set) REQUIRES(mutex) {
@@ -563,13 +562,17 @@ void epolls::linked(Socket &socket) {
     has_link = true;
     const Held held;
     const auto [first, last] = members().equal_range(&socket);
-    std::for_each(first, last, [](const auto &one) { name_by_address(*one.second); });
+    for (auto one = first; one != last; ++one) {
+        name_by_address(*one->second);
+    }
 }
 
 void epolls::unlinked(Socket &socket) {
     const Held held;
     const auto [first, last] = members().equal_range(&socket);
-    std::for_each(first, last, [](const auto &one) { name_by_program(*one.second); });
+    for (auto one = first; one != last; ++one) {
+        name_by_program(*one->second);
+    }
 }
 
 }  // namespace carry

@@ -21,7 +21,10 @@ constexpr std::chrono::microseconds looks_for{100};
 // while this thread looks, so looks in vain become rare: after each the thread leaves out twice as many.
 class Looks {
 public:
-    [[nodiscard]] bool is_due() { return left_out_ == 0 || --left_out_ == 0; }
+    [[nodiscard]] bool is_due() {
+        left_out_ -= left_out_ != 0 ? 1 : 0;
+        return left_out_ == 0;
+    }
     void was_of_use(bool found) {
         constexpr unsigned most = 8;
         in_vain_ = found ? 0 : std::min(in_vain_ + 1, most);

@@ -214,7 +214,7 @@ void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
 
 void Meeting::meet(Socket &socket, int fd) {
     const int error = errno;
-    if (TrySection section{socket.meeting_}; section && socket.meeting_state_ != Linked) {
+    if (const TrySection section{socket.meeting_}; section && socket.meeting_state_ != Linked) {
         const std::uint64_t uses = socket.uses_;
         Table *const table = socket.stays_ || socket.processes_ != 1 ? nullptr : Tables::own();
         const bool is_near = table != nullptr && look(socket, fd, *table);
@@ -246,7 +246,7 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             return true;
         }
         case Waiting: {
-            Slot &own = table.slots[socket.slot_];
+            const Slot &own = table.slots[socket.slot_];
             if (own.name != name_of(socket.connection_, side)) {
                 socket.meeting_state_ = None;
                 return false;

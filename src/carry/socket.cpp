@@ -244,7 +244,7 @@ void Socket::end_kernels_send(ssize_t bytes) {
 
 // The receiver has read all that went through TCP before its present turn, so the list of turns has room.
 void Socket::enter_ring(int fd) {
-    Direction &direction = to_peer();
+    const Direction &direction = to_peer();
     if (out_.sends_to_wait != 0) {
         --out_.sends_to_wait;
         return;
@@ -379,7 +379,7 @@ void Socket::leave() {
 
 // When both ends have left the ring, and what was in it is read, the kernel does everything again.
 void Socket::leave_with_peer(int fd) {
-    Link &left = *link();
+    const Link &left = *link();
     if (left.leaves[1 - side_] == 0) {
         return;
     }
@@ -583,9 +583,9 @@ std::size_t Socket::peek(int fd, Parts parts) {
         if (bytes != left_of(in_.turn)) {
             return bytes;
         }
-        const std::uint64_t more = std::min<std::uint64_t>(in_ring(in_.turn + 1), most - bytes);
-        copy_from_ring(parts, bytes, more);
-        return bytes + more;
+        const std::uint64_t behind = std::min<std::uint64_t>(in_ring(in_.turn + 1), most - bytes);
+        copy_from_ring(parts, bytes, behind);  // NOLINT(readability-suspicious-call-argument)
+        return bytes + behind;
     }
     const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), most);
     copy_from_ring(parts, 0, bytes);

@@ -85,8 +85,8 @@ std::uint32_t Sockets::place_of(const Socket &socket) const {
 }
 
 void Sockets::set(int fd, std::uint32_t place) {
-    numbers_[place].fetch_add(1);
-    places_[fd].store(place);
+    ++numbers_[place];
+    std::atomic_ref{places_[fd]}.store(place);
     std::size_t end = end_.load();
     while (end <= static_cast<std::size_t>(fd) &&
            !end_.compare_exchange_weak(end, static_cast<std::size_t>(fd) + 1)) {
@@ -120,6 +120,7 @@ void Sockets::duplicated(int fd, int number) {
 
 bool Sockets::has_more_numbers(int fd) const {
     const Socket *const socket = at(fd);
+    const Changing whole;
     return socket != nullptr && numbers_[place_of(*socket)] > 1;
 }
 
@@ -129,8 +130,8 @@ bool Sockets::take(int fd, Socket &socket) {
         return false;
     }
     const Changing whole;
-    places_[fd].store(0);
-    const bool is_last = numbers_[place_of(socket)].fetch_sub(1) == 1;
+    std::atomic_ref{places_[fd]}.store(0);
+    const bool is_last = --numbers_[place_of(socket)] == 0;
     if (is_last && socket.is_of_one_process()) {
         socket.before_end(fd);
     }
@@ -156,6 +157,7 @@ Totals Sockets::totals() const {
 }
 
 void Sockets::count_from_here() {
+    const Changing whole;
     ended = {};
 }
 
@@ -172,8 +174,8 @@ void Sockets::end(Socket &socket) {
 void Sockets::forget(int fd) {
     if (Socket *const socket = at(fd); socket != nullptr && !base::is_in_parents_memory()) {
         const Changing whole;
-        places_[fd].store(0);
-        if (numbers_[place_of(*socket)].fetch_sub(1) == 1) {
+        std::atomic_ref{places_[fd]}.store(0);
+        if (--numbers_[place_of(*socket)] == 0) {
             end(*socket);
         }
     }

@@ -31,7 +31,7 @@ public:
     [[nodiscard]] Socket *at(int fd) const {
         const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
         const std::uint32_t place =
-            number < most_numbers ? places_[number].load(std::memory_order_relaxed) : 0;
+            number < most_numbers ? std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) : 0;
         return place != 0 ? &socket(place) : nullptr;
     }
     // The kernel has made this socket. There may be no memory for its Socket; then it stays in TCP.
@@ -82,8 +82,8 @@ private:
     void end(Socket &socket);
 
     static constexpr std::uint32_t most_sockets = 1U << 16;
-    std::atomic<std::uint32_t> places_[most_numbers]{};   // 0: none
-    std::atomic<std::uint32_t> numbers_[most_sockets]{};  // how many numbers of this process each has
+    mutable std::uint32_t places_[most_numbers]{};  // 0: none
+    std::uint32_t numbers_[most_sockets]{};         // how many numbers of this process each has
     std::atomic<std::size_t> end_{0};
     mutable std::atomic<Arena *> arena_{nullptr};
 };

@@ -3,7 +3,9 @@
 #include "carry/waits.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 
 #include "base/interpose.hpp"
 #include "carry/looking.hpp"
@@ -39,22 +41,23 @@ bool any_ready(std::span<const pollfd> entries) {
 // While one lives, the peers ring for what they put into the rings.
 class Sleep {
 public:
-    explicit Sleep(std::span<const pollfd> entries) : entries_{entries} {
-        while (has_nothing_ && begun_ < entries_.size()) {
-            const pollfd &entry = entries_[begun_++];
-            if (Socket *const socket = ring_of(entry); socket != nullptr) {
-                has_nothing_ = socket->begin_sleep(entry.fd);
-            } else if (wants_to_read(entry)) {
-                has_nothing_ = epolls::begin_sleep(entry.fd);
+    explicit Sleep(std::span<const pollfd> entries) {
+        for (auto entry = entries.begin(); has_nothing_ && entry != entries.end(); ++entry) {
+            if (Socket *const socket = ring_of(*entry); socket != nullptr) {
+                has_nothing_ = socket->begin_sleep(entry->fd);
+                begun({.socket = socket, .epoll = -1});
+            } else if (wants_to_read(*entry) && epolls::is_set(entry->fd)) {
+                has_nothing_ = epolls::begin_sleep(entry->fd);
+                begun({.socket = nullptr, .epoll = entry->fd});
             }
         }
     }
     ~Sleep() noexcept(false) {
-        for (const pollfd &entry : entries_.first(begun_)) {
-            if (Socket *const socket = ring_of(entry); socket != nullptr) {
-                socket->end_sleep();
-            } else if (wants_to_read(entry)) {
-                epolls::end_sleep(entry.fd);
+        for (std::size_t i = 0; i < count_; ++i) {
+            if (all_[i].socket != nullptr) {
+                all_[i].socket->end_sleep();
+            } else {
+                epolls::end_sleep(all_[i].epoll);
             }
         }
     }
@@ -64,8 +67,18 @@ public:
     [[nodiscard]] bool has_nothing() const { return has_nothing_; }
 
 private:
-    const std::span<const pollfd> entries_;
-    std::size_t begun_ = 0;
+    struct One {
+        Socket *socket;
+        int epoll;
+    };
+    // The peers of those for which there is no place may ring in vain later.
+    void begun(const One &one) {
+        if (count_ < all_.size()) {
+            all_[count_++] = one;
+        }
+    }
+    std::array<One, 64> all_;
+    std::size_t count_ = 0;
     bool has_nothing_ = true;
 };
 

@@ -104,7 +104,10 @@ using Words = std::array<char *, most_words>;
 bool take_words(const char *first, va_list rest, Words &words) {
     words[0] = const_cast<char *>(first);
     std::size_t count = 0;
-    while (words[count] != nullptr && ++count < most_words) {
+    while (words[count] != nullptr) {
+        if (++count == most_words) {
+            break;
+        }
         words[count] = va_arg(rest, char *);
     }
     if (count == most_words) {

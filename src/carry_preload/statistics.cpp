@@ -81,7 +81,8 @@ struct OfProcess {
     ~OfProcess() { tell(); }
 } of_process;
 
-// A forked child counts its own connections.
+// A forked child counts its own connections. `sockets` is made by the compiler, before any constructor.
+// NOLINTNEXTLINE(cppcoreguidelines-interfaces-global-init)
 const base::ForkHook counts_from_fork{base::ForkLevel::SocketPreloadStreams, {.after_in_child = [] {
                                           carry::sockets.count_from_here();
                                           is_always = false;

@@ -79,7 +79,7 @@ struct Sets {
         return all;
     }
     // Returns how many bits are set.
-    int tell(std::span<const pollfd> found) const {
+    [[nodiscard]] int tell(std::span<const pollfd> found) const {
         int count = 0;
         for (const pollfd &entry : found) {
             for (std::size_t i = 0; i < sets.size(); ++i) {
