@@ -17,8 +17,8 @@
 
 #include "base/cancelling.hpp"
 #include "base/fork.hpp"
-#include "socket_preload/descriptor_kinds.hpp"
 #include "base/interpose.hpp"
+#include "socket_preload/descriptor_kinds.hpp"
 
 namespace socket_preload {
 
@@ -78,9 +78,9 @@ int fresh_pair(int result, const int *numbers) {
 }  // namespace socket_preload
 
 using base::called_by_program;
+using base::mode_of;
 using socket_preload::fresh;
 using socket_preload::fresh_pair;
-using base::mode_of;
 
 NAMED(int, open, const char *path, int flags, ...) {
     va_list arguments;
