@@ -427,30 +427,29 @@ int flood(const char *, const char *port) {
     return 1;
 }
 
-// Sends requests that want no answer on its TCP baseline, also when its connection has ended.
+// Sends requests that want no answer on its TCP baseline, also when its connection has ended, until the
+// server ends the baseline.
 int flood_baseline(const char *address, const char *port) {
-    int fd = -1;
+    const std::vector<std::byte> requests(std::size_t{1} << 20);
+    base::Fd fd;
+    std::vector<std::jthread> senders;  // several, so that the socket is hardly ever empty
     {
         Client client;
         const auto offer = client.connect_well(address, port, cli::Mode::Measure);
-        fd = connect_tcp(std::to_string(offer.tcp_port).c_str());
-        const std::vector<std::byte> requests(std::size_t{1} << 20);
-        if (!send_all(fd, cli::encode_tcp_header({1, 1})) || !send_all(fd, requests)) {
+        fd.reset(connect_tcp(std::to_string(offer.tcp_port).c_str()));
+        if (!send_all(fd.get(), cli::encode_tcp_header({1, 1})) || !send_all(fd.get(), requests)) {
             die("no baseline");
         }
-        // The socket is hardly ever empty.
-        for (int senders = 0; senders < 4; ++senders) {
-            std::thread{[fd, requests] {
-                while (send_all(fd, requests)) {
+        for (int number = 0; number < 4; ++number) {
+            senders.emplace_back([&] {
+                while (send_all(fd.get(), requests)) {
                 }
-                std::exit(0);
-            }}.detach();
+            });
         }
     }
     std::puts("flooding");
     std::fflush(stdout);
-    pause();
-    return 1;
+    return 0;
 }
 
 // Writes into the slot that a push would write, as a client that measures flushes, and leaves without a
