@@ -4,6 +4,10 @@
 
 #include <librpma.h>
 
+#include <syslog.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdarg>
@@ -14,6 +18,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "base/log_destination.hpp"
 #include "base/mutex.hpp"
 
 namespace cli {
@@ -26,10 +31,25 @@ std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines GUARDED_BY(mutex);
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
 std::atomic<bool> with_time{false};
 
+// Where RPMA_LOG sends the lines besides, as in any program of librpma. It does not change after take_log().
+base::LogDestination destination{.kind = base::LogDestination::Kind::None, .level = RPMA_LOG_DISABLED};
+
 void put(std::string_view line) {
     // Relaxed is enough: both need only be seen soon.
     const std::string time = with_time.load(std::memory_order_relaxed) ? time_text() + " " : "";
     std::fputs(fmt::format("rpma: {}{}\n", time, line).c_str(), stderr);
+}
+
+// Sends a line where RPMA_LOG says. A file gets it with one call, so that the lines of several threads and
+// processes do not mix.
+void send(int level, const std::string &line) {
+    constexpr std::array severities{LOG_CRIT, LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG};
+    if (destination.kind == base::LogDestination::Kind::Syslog) {
+        syslog(LOG_LOCAL7 | severities.at(static_cast<std::size_t>(level)), "%s", line.c_str());
+    } else if (destination.kind == base::LogDestination::Kind::Descriptor) {
+        const std::string text = fmt::format("{} rpma: {}\n", time_text(), line);
+        [[maybe_unused]] const auto written = write(destination.fd, text.data(), text.size());
+    }
 }
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's.
@@ -44,8 +64,12 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     if (level < 0 || level > RPMA_LOG_LEVEL_DEBUG) {
         return;
     }
-    if (level <= print_threshold.load(std::memory_order_relaxed)) {
+    const bool is_printed = level <= print_threshold.load(std::memory_order_relaxed);
+    if (is_printed) {
         put(line);
+    }
+    if (level <= destination.level && !(is_printed && destination.fd == STDERR_FILENO)) {
+        send(level, line);
     }
     const base::Lock lock{mutex};
     std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
@@ -77,11 +101,19 @@ std::string without_call(const std::string &line) {
 
 }  // namespace
 
+// librpma has read RPMA_LOG when it was loaded, and has reported a value that is not valid.
 void take_log(bool verbose) {
+    const char *const value = secure_getenv("RPMA_LOG");
+    if (value != nullptr) {
+        destination = base::log_destination(value, RPMA_LOG_LEVEL_WARNING, false);
+    }
     if (verbose) {
         print_threshold.store(RPMA_LOG_LEVEL_INFO, std::memory_order_relaxed);
-        (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD, RPMA_LOG_LEVEL_INFO);
     }
+    // The reason of a failure is kept, whatever is printed.
+    const int threshold = std::max(
+        {int{RPMA_LOG_LEVEL_WARNING}, destination.level, print_threshold.load(std::memory_order_relaxed)});
+    (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD, static_cast<rpma_log_level>(threshold));
     (void)rpma_log_set_threshold(RPMA_LOG_THRESHOLD_AUX, RPMA_LOG_DISABLED);
     (void)rpma_log_set_function(keep_line);
     base::set_log_sink(print_line);

@@ -13,10 +13,10 @@
 #include <ctime>
 #include <mutex>
 
+#include "base/log_destination.hpp"
 #include "base/mutex.hpp"
 #include "base/shared_value.hpp"
 #include "librpma/api.hpp"
-#include "librpma/log_destination.hpp"
 
 namespace librpma {
 
@@ -34,7 +34,7 @@ std::atomic<bool> syslog_opened{false};
 std::once_flag syslog_once;
 
 // The meaning of RPMA_LOG when the library was loaded.
-LogDestination destination{.level = RPMA_LOG_LEVEL_WARNING};
+base::LogDestination destination{.level = RPMA_LOG_LEVEL_WARNING};
 
 struct LevelFormat {
     const char *tag;
@@ -92,7 +92,7 @@ void hint() {
 }
 
 void write_by_default(const LevelFormat &format, int level, const char *place, const char *message) {
-    using Kind = LogDestination::Kind;
+    using Kind = base::LogDestination::Kind;
     const bool to_stderr = level <= aux_threshold.load(std::memory_order_relaxed);
     if (destination.kind == Kind::Descriptor) {
         write_line(destination.fd, format, place, message);
@@ -140,7 +140,7 @@ void set_both_thresholds(int level) {
 struct Installation {
     Installation() {
         base::set_log_sink(dispatch);
-        destination = log_destination(secure_getenv("RPMA_LOG"), RPMA_LOG_LEVEL_WARNING);
+        destination = base::log_destination(secure_getenv("RPMA_LOG"), RPMA_LOG_LEVEL_WARNING, true);
         set_both_thresholds(destination.level);
     }
     Installation(const Installation &) = delete;

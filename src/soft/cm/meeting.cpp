@@ -176,8 +176,16 @@ bool is_strange(int error) {
 
 // Returns whether the two ends of a connection are on this host, and may continue through memory.
 bool may_meet(const tcp::Address &here, const tcp::Address &there) {
-    return within_host_of_environment().value_or(WithinHost::Tcp) != WithinHost::Tcp && is_here(here) &&
-           is_here(there);
+    if (!is_here(here) || !is_here(there)) {
+        return false;
+    }
+    if (within_host_of_environment().value_or(WithinHost::Tcp) == WithinHost::Tcp) {
+        BASE_LOG_PEER(Info,
+                      "the connection with %s, which is on this host, stays on TCP: SOFTRDMA_SHM says so",
+                      tcp::text_of(there).c_str());
+        return false;
+    }
+    return true;
 }
 
 // Returns a number of the network namespace of a socket that no other namespace has; 0 when the kernel has

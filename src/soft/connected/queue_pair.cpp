@@ -227,6 +227,9 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     group_->add(*this, link->descriptor(), link->watched({.readable = true}));
     link_ = std::move(link);
     set_link_name(link_->name());
+    BASE_LOG_PEER(Info, "connection with %s: queue pair %u, link %s%s", tcp::text_of(peer).c_str(),
+                  qp_base.qp_num, link_->name(),
+                  parameters.soft_peer ? "" : ", the peer is another kind of device");
     unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);

@@ -94,6 +94,8 @@ void QueuePair::finish_draining() {
         take_link()->abort();  // destroying it is not enough when a child has its descriptor too
     }
     unread_share_ = {};
+    BASE_LOG_PEER(Debug, "connection with %s: queue pair %u has ended, its link is closed",
+                  access_.text().c_str(), qp_base.qp_num);
     base::set_shared(phase_, Phase::Ended, std::memory_order_release);
     if (ending_locally_ && owner_ != nullptr) {
         owner_->connection_ended();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/log_destination: see the header.
-#include "librpma/log_destination.hpp"
+// base/log_destination: see the header.
+#include "base/log_destination.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,16 +12,16 @@
 #include <string>
 #include <string_view>
 
-#include "librpma/api.hpp"
+#include "base/log.hpp"
 
-namespace librpma {
+namespace base {
 
 namespace {
 
 constexpr std::string_view levels[] = {"fatal", "error", "warning", "notice", "info", "debug"};
 
 std::optional<int> level_of(std::string_view name) {
-    for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_DEBUG; ++level) {
+    for (int level = static_cast<int>(LogLevel::Fatal); level <= static_cast<int>(LogLevel::Debug); ++level) {
         if (levels[level] == name) {
             return level;
         }
@@ -29,10 +29,13 @@ std::optional<int> level_of(std::string_view name) {
     return std::nullopt;
 }
 
-std::optional<LogDestination> to_file(const std::string &path, int level) {
+std::optional<LogDestination> to_file(const std::string &path, int level, bool reports) {
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) {
-        std::fprintf(stderr, "librpma: RPMA_LOG: cannot open %s: %s\n", path.c_str(), std::strerror(errno));
+        if (reports) {
+            std::fprintf(stderr, "librpma: RPMA_LOG: cannot open %s: %s\n", path.c_str(),
+                         std::strerror(errno));
+        }
         return std::nullopt;
     }
     return LogDestination{.kind = LogDestination::Kind::Descriptor, .level = level, .fd = fd};
@@ -40,7 +43,7 @@ std::optional<LogDestination> to_file(const std::string &path, int level) {
 
 // Returns nothing when a file cannot be opened, and reports that. Returns nothing, without a report, when the
 // text is not valid.
-std::optional<LogDestination> parse(std::string_view text, int level, bool &understood) {
+std::optional<LogDestination> parse(std::string_view text, int level, bool reports, bool &understood) {
     using Kind = LogDestination::Kind;
     understood = true;
     std::string_view where = text;
@@ -54,7 +57,7 @@ std::optional<LogDestination> parse(std::string_view text, int level, bool &unde
         where = text.substr(0, colon);
     }
     if (understood && where == "none") {
-        return LogDestination{.kind = Kind::None, .level = RPMA_LOG_DISABLED};
+        return LogDestination{.kind = Kind::None, .level = static_cast<int>(LogLevel::Disabled)};
     }
     if (understood && where == "syslog") {
         return LogDestination{.kind = Kind::Syslog, .level = level};
@@ -63,18 +66,18 @@ std::optional<LogDestination> parse(std::string_view text, int level, bool &unde
         return LogDestination{.kind = Kind::Descriptor, .level = level, .fd = STDERR_FILENO};
     }
     understood = understood && where.starts_with("file:") && where.size() > 5;
-    return understood ? to_file(std::string{where.substr(5)}, level) : std::nullopt;
+    return understood ? to_file(std::string{where.substr(5)}, level, reports) : std::nullopt;
 }
 
 }  // namespace
 
-LogDestination log_destination(const char *value, int level) {
+LogDestination log_destination(const char *value, int level, bool reports) {
     if (value != nullptr) {
         bool understood = false;
-        if (const auto wanted = parse(value, level, understood)) {
+        if (const auto wanted = parse(value, level, reports, understood)) {
             return *wanted;
         }
-        if (!understood) {
+        if (!understood && reports) {
             std::fprintf(stderr,
                          "librpma: RPMA_LOG=%s is not understood (expected stderr, syslog, file:PATH or "
                          "none; with :fatal, :error, :warning, :notice, :info or :debug)\n",
@@ -84,4 +87,4 @@ LogDestination log_destination(const char *value, int level) {
     return {.level = level};
 }
 
-}  // namespace librpma
+}  // namespace base

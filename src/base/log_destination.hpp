@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/log_destination: the meaning of RPMA_LOG: where log lines go when the program has no log function.
+// base/log_destination: the meaning of RPMA_LOG: where log lines go when the program has no log function.
 #pragma once
 
-namespace librpma {
+namespace base {
 
 struct LogDestination {
     enum class Kind { Default, None, Syslog, Descriptor };
@@ -12,8 +12,8 @@ struct LogDestination {
 };
 
 // Reads the variable's value, null when it is not set. The threshold is `level` unless the value names one.
-// When the value is not valid, or a file cannot be opened, it is reported on standard error and counts as not
-// set.
-[[nodiscard]] LogDestination log_destination(const char *value, int level);
+// When the value is not valid, or a file cannot be opened, it counts as not set, and `reports` says whether
+// that is told on standard error.
+[[nodiscard]] LogDestination log_destination(const char *value, int level, bool reports);
 
-}  // namespace librpma
+}  // namespace base
