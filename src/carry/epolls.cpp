@@ -76,7 +76,6 @@ struct Set {
 
 // One lock for all: it is held for as long as a look takes.
 constinit base::LastingMutex mutex;
-const base::HeldWhileForking<mutex> whole_after_forks{base::ForkLevel::Rsocket};
 
 class SCOPED_CAPABILITY Held {
 public:
@@ -104,6 +103,23 @@ Members &members() REQUIRES(mutex) {
 constinit std::atomic<std::size_t> all_sets{0};
 // How many sets have a socket with a link.
 constinit std::atomic<std::size_t> linked_sets{0};
+
+// The parent's threads sleep in the parent only.
+void sleep_in_parent_only() REQUIRES(mutex) {
+    for (const auto &[number, set] : sets()) {
+        set->sleepers = 0;
+        std::ranges::for_each(set->members, [](const auto &one) { one.second->sleeps = false; });
+    }
+}
+
+const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
+                                       {.before = [] { mutex.take(); },
+                                        .after_in_parent = [] { mutex.leave(); },
+                                        .after_in_child =
+                                            [] {
+                                                sleep_in_parent_only();
+                                                mutex.leave();
+                                            }}};
 
 std::shared_ptr<Set> set_of(int epoll) REQUIRES(mutex) {
     const auto found = sets().find(epoll);
@@ -196,6 +212,27 @@ void forget(Set &set, int fd, bool stays) REQUIRES(mutex) {
         set.names.erase(&member);
     }
     set.members.erase(found);
+}
+
+// Takes these numbers of sets away. A set without a number has no members; a thread may still wait for it.
+template <typename Which>
+void erase_sets(Which is_gone) REQUIRES(mutex) {
+    std::vector<std::shared_ptr<Set>> gone;
+    std::erase_if(sets(), [&](const auto &one) {
+        const bool is_its = is_gone(one.first);
+        if (is_its) {
+            gone.push_back(one.second);
+        }
+        return is_its;
+    });
+    all_sets = sets().size();
+    for (const auto &set : gone) {
+        const bool has_number =
+            std::ranges::any_of(sets(), [&](const auto &one) { return one.second == set; });
+        while (!has_number && !set->members.empty()) {
+            forget(*set, set->members.begin()->first, true);
+        }
+    }
 }
 
 // Writes the events of the rings. Returns how many.
@@ -529,8 +566,7 @@ void epolls::duplicated(int epoll, int number) {
 
 void epolls::closed(int fd, bool has_more_numbers) {
     const Held held;
-    sets().erase(fd);
-    all_sets = sets().size();
+    erase_sets([fd](int number) { return number == fd; });
     Socket *const socket = sockets.at(fd);
     if (socket == nullptr) {
         return;
@@ -542,20 +578,21 @@ void epolls::closed(int fd, bool has_more_numbers) {
             own.push_back(one.second);
         }
     });
+    // As in the kernel, the set that a child shares keeps what another process has.
+    const bool stays = has_more_numbers || !socket->is_of_one_process();
     for (Member *const member : own) {
-        if (!has_more_numbers) {
+        if (!stays) {
             (void)LIBC(epoll_ctl)(member->set.epoll, EPOLL_CTL_DEL, fd, nullptr);
         }
-        forget(member->set, fd, has_more_numbers);
+        forget(member->set, fd, stays);
     }
 }
 
 void epolls::closed_between(unsigned first, unsigned last) {
     const Held held;
-    std::erase_if(sets(), [&](const auto &one) {
-        return static_cast<unsigned>(one.first) >= first && static_cast<unsigned>(one.first) <= last;
+    erase_sets([&](int number) {
+        return static_cast<unsigned>(number) >= first && static_cast<unsigned>(number) <= last;
     });
-    all_sets = sets().size();
 }
 
 void epolls::linked(Socket &socket) {
