@@ -92,10 +92,10 @@ auto called_by_program(Call call) {
     result program_##name(__VA_ARGS__)
 // Defines the function of libc's name, with `count` parameters; the body follows. A function that has others
 // behind them is NAMED, and uses called_by_program itself.
-#define INTERPOSED(count, name)                                                                     \
-    static decltype(::name) called_##name;                                                          \
-    NAMED(SIGNATURE(::name)::Result, name, PARAMETERS_##count(::name)) {                            \
+#define INTERPOSED(count, name)                                                           \
+    static decltype(::name) called_##name;                                                \
+    NAMED(SIGNATURE(::name)::Result, name, PARAMETERS_##count(::name)) {                  \
         return base::called_by_program([&] { return called_##name(ARGUMENTS_##count); }); \
-    }                                                                                               \
+    }                                                                                     \
     static SIGNATURE(::name)::Result called_##name
 // NOLINTEND(cppcoreguidelines-macro-usage)

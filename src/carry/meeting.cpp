@@ -23,6 +23,7 @@
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "base/own_user.hpp"
 #include "carry/high_number.hpp"
 #include "carry/socket.hpp"
 #include "carry/waits.hpp"
@@ -78,9 +79,6 @@ namespace {
 constexpr std::uint32_t looks_in_row = 1024;
 // So often the kernel may have counted other bytes than this library, before the connection stays in TCP.
 constexpr std::uint32_t most_mismatches = 8;
-
-// The user that the kernel shows for users that a namespace does not know.
-constexpr uid_t nobody = 65534;
 
 std::uint64_t mixed(std::uint64_t value) {
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
@@ -153,7 +151,7 @@ void *table_of(uid_t user, std::size_t bytes) {
     (void)mkdir(folder, 0700);
     const int at = LIBC(open)(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat status{};
-    if (at < 0 || fstat(at, &status) != 0 || status.st_uid != user || (status.st_mode & 077) != 0) {
+    if (at < 0 || fstat(at, &status) != 0 || !base::is_own_file(at, status) || (status.st_mode & 077) != 0) {
         BASE_LOG(Info, "connections stay in TCP: %s is not this user's own folder", folder);
         if (at >= 0) {
             (void)LIBC(close)(at);
@@ -177,7 +175,7 @@ void *table_of(uid_t user, std::size_t bytes) {
 // The table of the user that this process is now.
 struct Meeting::Tables {
     static inline constinit base::LastingMutex mutex;
-    static inline uid_t user GUARDED_BY(mutex) = nobody;
+    static inline std::optional<uid_t> user GUARDED_BY(mutex);
     static inline Table *table GUARDED_BY(mutex) = nullptr;
 
     [[nodiscard]] static Table *own() {
@@ -185,7 +183,7 @@ struct Meeting::Tables {
         const uid_t now = geteuid();
         if (now != user) {
             user = now;
-            table = now != nobody ? static_cast<Table *>(table_of(now, sizeof(Table))) : nullptr;
+            table = static_cast<Table *>(table_of(now, sizeof(Table)));
         }
         return table;
     }
@@ -308,8 +306,9 @@ bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
     const int file = LIBC(open)(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat status{};
     Link *link = nullptr;
-    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-        status.st_size == sizeof(Link) && (LIBC(fcntl)(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0) {
+    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        base::is_own_file(file, status) && status.st_size == sizeof(Link) &&
+        (LIBC(fcntl)(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0) {
         link = mapped(file);
     }
     if (file >= 0) {

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
+#include "base/system_call.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 #include "carry_preload/fresh.hpp"
@@ -103,17 +103,18 @@ int fcntl_of(Socket &socket, int fd, int command, void *argument) {
     return result;
 }
 
-long system_call(long number, const std::array<long, 6> &arguments) {
-    const auto &[first, second, third, fourth, fifth, sixth] = arguments;
-    if (number == SYS_close) {
-        return close_any(static_cast<int>(first));
+long system_call(const base::SystemCall &call) {
+    switch (call.number) {
+        case SYS_close:
+            return close_any(static_cast<int>(call.arguments[0]));
+        case SYS_socket:
+        case SYS_accept:
+        case SYS_accept4:
+        case SYS_epoll_create1:
+            return fresh(static_cast<int>(call.pass_on()));
+        default:
+            return call.copies_process() ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
     }
-    const long result = LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
-    if (number == SYS_socket || number == SYS_accept || number == SYS_accept4 ||
-        number == SYS_epoll_create1) {
-        (void)fresh(static_cast<int>(result));
-    }
-    return result;
 }
 
 int fcntl_of_any(int fd, int command, void *argument) {
@@ -139,12 +140,9 @@ INTERPOSED(1, close)(int fd) {
 NAMED(long, syscall, long number, ...) {
     va_list list;
     va_start(list, number);
-    std::array<long, 6> arguments;  // those that the call does not have are passed on unused
-    for (long &one : arguments) {
-        one = va_arg(list, long);
-    }
+    const base::SystemCall call{number, list};
     va_end(list);
-    return base::called_by_program([&] { return system_call(number, arguments); });
+    return base::called_by_program([&] { return system_call(call); });
 }
 
 INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {

@@ -4,12 +4,15 @@
 
 #include <aio.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -55,13 +58,18 @@ bool is_pipe(int fd) {
     return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-// A child that shares its sockets with the process that forked it, and executes a program, usually does so
-// without a thought to them. The standard streams it passes on.
+// The program may be one that this library does not see, so its sockets are the kernel's. A child of this
+// process shares them with it, and reads what is in a ring itself.
 void hand_over_to_program() {
     sockets.for_all([](int fd, Socket &socket) {
         const int flags = LIBC(fcntl)(fd, F_GETFD);
-        if (flags >= 0 && (flags & FD_CLOEXEC) == 0 && (fd <= STDERR_FILENO || socket.is_of_one_process())) {
+        if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
+            return;
+        }
+        if (fd <= STDERR_FILENO || socket.is_of_one_process()) {
             (void)hand_over(socket, fd);
+        } else {
+            (void)socket.is_kernels(fd);
         }
     });
 }
@@ -93,6 +101,30 @@ INTERPOSED(3, execvpe)(const char *file, char *const *arguments, char *const *en
 INTERPOSED(3, fexecve)(int fd, char *const *arguments, char *const *environment) noexcept {
     hand_over_to_program();
     return LIBC(fexecve)(fd, arguments, environment);
+}
+
+INTERPOSED(6, posix_spawn)(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,
+                           const posix_spawnattr_t *attributes, char *const *arguments,
+                           char *const *environment) {
+    hand_over_to_program();
+    return LIBC(posix_spawn)(child, path, actions, attributes, arguments, environment);
+}
+
+INTERPOSED(6, posix_spawnp)(pid_t *child, const char *file, const posix_spawn_file_actions_t *actions,
+                            const posix_spawnattr_t *attributes, char *const *arguments,
+                            char *const *environment) {
+    hand_over_to_program();
+    return LIBC(posix_spawnp)(child, file, actions, attributes, arguments, environment);
+}
+
+INTERPOSED(1, system)(const char *command) {
+    hand_over_to_program();
+    return LIBC(system)(command);
+}
+
+INTERPOSED(2, popen)(const char *command, const char *type) {
+    hand_over_to_program();
+    return LIBC(popen)(command, type);
 }
 
 namespace {

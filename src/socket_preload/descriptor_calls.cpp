@@ -3,7 +3,6 @@
 #include "socket_preload/descriptor_calls.hpp"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <rpma/rsocket.h>
 #include <sys/ioctl.h>
@@ -145,31 +144,9 @@ int ioctl_of_rsocket(int fd, unsigned long request, void *argument) {
     return LIBC(ioctl)(fd, request, argument);
 }
 
-// Returns whether the call makes a process that has its own memory and goes on where the call returns.
-bool copies_process(const SystemCall &call) {
-    const auto goes_on = [](std::uint64_t flags, std::uint64_t stack) {
-        return (flags & CLONE_VM) == 0 && stack == 0;
-    };
-    switch (call.number) {
-#ifdef SYS_fork
-        case SYS_fork:
-            return true;
-#endif
-        case SYS_clone:
-            return goes_on(static_cast<std::uint64_t>(call.arguments[0]),
-                           static_cast<std::uint64_t>(call.arguments[1]));
-        case SYS_clone3: {
-            const auto *const wanted = reinterpret_cast<const clone_args *>(call.arguments[0]);
-            return wanted != nullptr && goes_on(wanted->flags, wanted->stack);
-        }
-        default:
-            return false;
-    }
-}
-
 // A descriptor that a system call makes is the kernel's, for librpma's libraries for instance
 // (base/past_preloads.cpp).
-long make(const SystemCall &call) {
+long make(const base::SystemCall &call) {
     const int fd = static_cast<int>(call.arguments[0]);
     constexpr auto how = Statistics::Made::BySystemCall;
     switch (call.number) {
@@ -184,7 +161,7 @@ long make(const SystemCall &call) {
         case SYS_epoll_create1:
             return fresh(static_cast<int>(call.pass_on()));
         default:
-            return copies_process(call) ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
+            return call.copies_process() ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
     }
 }
 
@@ -217,7 +194,7 @@ INTERPOSED(1, close)(int fd) {
 NAMED(long, syscall, long number, ...) {
     va_list arguments;
     va_start(arguments, number);
-    const socket_preload::SystemCall call{number, arguments};
+    const base::SystemCall call{number, arguments};
     va_end(arguments);
     return called_by_program([&] { return socket_preload::make(call); });
 }

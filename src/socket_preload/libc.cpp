@@ -112,11 +112,6 @@ int option_of(int fd, int name) {
     return LIBC(getsockopt)(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
 }
 
-long SystemCall::pass_on() const {
-    const auto &[first, second, third, fourth, fifth, sixth] = arguments;
-    return LIBC(syscall)(number, first, second, third, fourth, fifth, sixth);
-}
-
 CancelledInSleep::CancelledInSleep() : not_now_{(pthread_testcancel(), PTHREAD_CANCEL_DISABLE)} {
     sleep_lets.cancelling = not_now_.before();
 }
@@ -148,6 +143,7 @@ ForProgram::~ForProgram() {
 
 }  // namespace socket_preload
 
+using base::mode_of;
 using socket_preload::asleep;
 using socket_preload::close_on_exec_of_program;
 using socket_preload::descriptors;
@@ -156,7 +152,6 @@ using socket_preload::is_accepted_for_program;
 using socket_preload::is_for_program;
 using socket_preload::kept;
 using socket_preload::Kind;
-using base::mode_of;
 using socket_preload::taken;
 
 extern "C" {
@@ -342,7 +337,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...) {
 long __wrap_syscall(long number, ...) {
     va_list arguments;
     va_start(arguments, number);
-    const socket_preload::SystemCall call{number, arguments};
+    const base::SystemCall call{number, arguments};
     va_end(arguments);
     return call.pass_on();
 }

@@ -17,8 +17,9 @@
 #include <cstdarg>
 
 #include "base/cancelling.hpp"
-#include "base/signals.hpp"
 #include "base/interpose.hpp"
+#include "base/signals.hpp"
+#include "base/system_call.hpp"
 
 namespace socket_preload {
 
@@ -70,20 +71,6 @@ int kept(int fd);
 // Returns an option of SOL_SOCKET that is a number, as the kernel has it; -1 when the descriptor is no
 // socket.
 [[nodiscard]] int option_of(int fd, int name);
-
-// The arguments of syscall(2). Those that a call does not have are passed on unused.
-struct SystemCall {
-    explicit SystemCall(long call, va_list list) : number{call} {
-        for (long &one : arguments) {
-            one = va_arg(list, long);
-        }
-    }
-    // Makes the call by libc.
-    [[nodiscard]] long pass_on() const;
-
-    long number;
-    std::array<long, 6> arguments;
-};
 
 // While one lives, the next descriptor of its kind that a room makes on this thread is for the program. All
 // others are kept away from the program. A room's own sockets are closed on exec; it makes the program's
