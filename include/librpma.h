@@ -268,13 +268,20 @@ int rpma_mr_reg(struct rpma_peer *peer, void *ptr, size_t size, int usage, struc
 /**
  * Ends a registration. Remote access to the memory fails from then on.
  *
+ * A peer's process on this host accesses memory on the soft device itself. The call waits until it has ended
+ * such an access, or has been interrupted in it, for a second at most. When the peer's process is in a system
+ * call of which the kernel does not tell the end, the call fails, and *mr_ptr stays. The registration then
+ * allows nothing more, but the peer may still access the memory, so the program must not use it for anything
+ * else, nor free it. It calls again later.
+ *
  * The call leaves the memory itself alone, which must still be mapped. A peer may have written to memory on
  * the soft device that is registered for flush to persistence, and not flushed it: the call makes it durable
  * first. When storage fails in that, the peer's next flush fails.
  *
- * Blocks: for storage, where the soft device has bytes to make durable.
+ * Blocks: for storage, where the soft device has bytes to make durable, and for a peer on this host.
  * Errors:
- *   RPMA_E_PROVIDER  The device refuses; see ibv_dereg_mr(3).
+ *   RPMA_E_PROVIDER  The device refuses; see ibv_dereg_mr(3). *mr_ptr is not NULL when a peer may still
+ *                    access the memory.
  */
 int rpma_mr_dereg(struct rpma_mr_local **mr_ptr);
 

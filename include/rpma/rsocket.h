@@ -386,7 +386,8 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
 /**
- * Ends the oldest mapping of exactly these bytes. No byte of the peer comes there after this call.
+ * Ends the oldest mapping of exactly these bytes. No byte of the peer comes there after this call, unless it
+ * fails with EBUSY.
  *
  * The library tells the peer, whose riowrite there then fails with ENXIO; the call does not wait for the
  * peer. When the peer writes before it knows, its bytes are dropped and the stream breaks, with ECONNRESET at
@@ -395,6 +396,8 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  *   len  In bytes.
  *
  * Errors:
+ *   EBUSY       The peer's process on this host has begun to write, and does not go on (rpma_mr_dereg(3)). No
+ *               write begins any more. A later call tries again.
  *   EINVAL      There is no such mapping.
  *   EOPNOTSUPP  socket is of type SOCK_DGRAM, or its connection is TCP.
  */

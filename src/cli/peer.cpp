@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "base/mutex.hpp"
 #include "cli/log.hpp"
 
 namespace cli {
@@ -36,6 +38,10 @@ Outcome<> check_host(const std::string &host) {
     return {};
 }
 
+constinit base::LastingMutex regions_mutex;
+// The regions to which a peer may still write.
+std::vector<rpma_mr_local *> still_written GUARDED_BY(regions_mutex);
+
 // Returns the failure when settings are the reason why the soft device does not open, and not the address.
 // The log has the reason since the device was asked.
 Outcome<> check_settings() {
@@ -54,6 +60,20 @@ Outcome<> check_device_choice() {
         return failed(Exit::Usage, "RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
     }
     return {};
+}
+
+void Deregistration::operator()(rpma_mr_local *region) const {
+    if (rpma_mr_dereg(&region) != 0 && region != nullptr) {
+        const base::Lock lock{regions_mutex};
+        still_written.push_back(region);
+    }
+}
+
+bool all_deregistered() {
+    const base::Lock lock{regions_mutex};
+    std::erase_if(still_written,
+                  [](rpma_mr_local *&region) { return rpma_mr_dereg(&region) == 0 || region == nullptr; });
+    return still_written.empty();
 }
 
 Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type) {

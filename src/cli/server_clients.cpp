@@ -150,6 +150,9 @@ std::string Server::why_busy(Mode mode) const {
     if (jobs_ > 0) {
         return "the server still stores bytes of the last push";
     }
+    if (!all_deregistered()) {
+        return "a process on this host may still write for a push that has ended";
+    }
     const auto measures = [](const auto &port) { return port->perf.uses_pool(); };
     return mode == Mode::Push && std::ranges::any_of(ports_, measures) ? "rpma perf measures flushes" : "";
 }

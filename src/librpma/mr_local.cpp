@@ -14,6 +14,14 @@ librpma::MrDescriptor rpma_mr_local::descriptor() const {
             .takes_native = takes_native_};
 }
 
+bool rpma_mr_local::is_accessed() {
+    if (region_.try_reset() != EBUSY) {
+        return false;
+    }
+    BASE_LOG(Error, "ibv_dereg_mr failed: a peer on this host may still access the memory");
+    return true;
+}
+
 int rpma_mr_local::close() {
     librpma::FirstError error;
     error.add(region_.reset(), "ibv_dereg_mr");
@@ -87,6 +95,9 @@ int rpma_mr_alloc(struct rpma_peer *peer, size_t size, int usage, struct rpma_mr
 }
 
 int rpma_mr_dereg(struct rpma_mr_local **mr_ptr) {
+    if (mr_ptr != nullptr && *mr_ptr != nullptr && (*mr_ptr)->is_accessed()) {
+        return RPMA_E_PROVIDER;
+    }
     return librpma::destroy(mr_ptr);
 }
 

@@ -37,6 +37,9 @@ public:
     [[nodiscard]] ibv_sge part(std::size_t offset, std::size_t length) const {
         return {.addr = address_ + offset, .length = static_cast<std::uint32_t>(length), .lkey = lkey_};
     }
+    // Ends the registration, if that is possible. Returns true when a peer may still access the memory; then
+    // the object stays.
+    [[nodiscard]] bool is_accessed();
     [[nodiscard]] int close();
 
 private:

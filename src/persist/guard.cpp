@@ -277,8 +277,9 @@ bool guarded_store(std::uint64_t *to, std::uint64_t value) {
     return attempt(range_of(to, sizeof(*to)), {}, [to, value] { store(to, value); });
 }
 
-bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument) {
-    return attempt(range_of(address, size), {}, [run, argument] { run(argument); });
+bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument,
+                  std::span<const iovec> others) {
+    return attempt(range_of(address, size), others, [run, argument] { run(argument); });
 }
 
 bool survives_faults() {

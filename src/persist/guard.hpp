@@ -31,15 +31,18 @@ void install_guard();
 // threads are those of guarded_copy().
 [[nodiscard]] bool guarded_store(std::uint64_t *to, std::uint64_t value);
 
-// Runs `run(argument)` guarded, which touches `size` bytes at `address`. It may hold no lock and own nothing
-// when it touches memory, because a fault leaves it without running destructors. Returns false when it
-// faulted. The threads are those of guarded_copy().
-[[nodiscard]] bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument);
+// Runs `run(argument)` guarded, which touches `size` bytes at `address`, and those of `others`. It may hold
+// no lock and own nothing when it touches memory, because a fault leaves it without running destructors.
+// Returns false when it faulted. The threads are those of guarded_copy().
+[[nodiscard]] bool guarded_call(const void *address, std::size_t size, void (*run)(void *), void *argument,
+                                std::span<const iovec> others = {});
 
 // Does the same with a callable.
 template <typename Work>
-[[nodiscard]] bool guarded(const void *address, std::size_t size, Work work) {
-    return guarded_call(address, size, [](void *argument) { (*static_cast<Work *>(argument))(); }, &work);
+[[nodiscard]] bool guarded(const void *address, std::size_t size, Work work,
+                           std::span<const iovec> others = {}) {
+    return guarded_call(
+        address, size, [](void *argument) { (*static_cast<Work *>(argument))(); }, &work, others);
 }
 
 // Replaces the eight bytes at `to`, a multiple of 8, by result_of(old bytes) at once, and stores the old

@@ -47,8 +47,10 @@ Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
         return base::failure(EOPNOTSUPP);
     }
     const StreamLock in_stream{carrier_.stream()};
-    const bool was_mapped = in_stream && carrier_.stream()->unmap(begin, bytes);
-    return was_mapped ? Result<void>{} : base::failure(EINVAL);
+    if (!in_stream) {
+        return base::failure(EINVAL);
+    }
+    return carrier_.stream()->unmap(begin, bytes);
 }
 
 Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t offset, int flags) {

@@ -116,9 +116,9 @@ public:
     // peer has no slot left for it.
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset)
         REQUIRES(mutex());
-    // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. Returns false
-    // when there is no such mapping.
-    [[nodiscard]] bool unmap(const void *begin, std::size_t bytes) REQUIRES(mutex());
+    // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. Fails with EINVAL
+    // when there is no such mapping, and with EBUSY when the peer may still write there.
+    [[nodiscard]] base::Result<void> unmap(const void *begin, std::size_t bytes) REQUIRES(mutex());
     // Ends all mappings.
     void unmap_all() REQUIRES(mutex());
     // Writes into what the peer has mapped. Returns how many bytes, which are fewer where the mapping ends.

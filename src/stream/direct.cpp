@@ -17,14 +17,15 @@ base::Result<void> Connection::map(void *begin, std::size_t bytes, bool for_peer
     return mapped;
 }
 
-bool Connection::unmap(const void *begin, std::size_t bytes) {
-    if (!exchange_ || !exchange_->outgoing().unmap(begin, bytes)) {
-        return false;
+base::Result<void> Connection::unmap(const void *begin, std::size_t bytes) {
+    if (!exchange_) {
+        return base::failure(EINVAL);
     }
-    if (life_.established()) {
+    const auto unmapped = exchange_->outgoing().unmap(begin, bytes);
+    if (unmapped && life_.established()) {
         (void)fail_if(exchange_->settle());
     }
-    return true;
+    return unmapped;
 }
 
 void Connection::unmap_all() {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <optional>
 #include <ranges>
@@ -96,12 +97,19 @@ public:
             change(*map.index, *slot);
         }
     }
-    // Ends the oldest mapping of exactly this memory. Returns false when there is none.
-    [[nodiscard]] bool remove(const void *begin, std::size_t bytes) {
+    // Ends the oldest mapping of exactly this memory. Fails with EINVAL when there is none, and with EBUSY
+    // when the peer may still write there; then it stays until a later call.
+    [[nodiscard]] base::Result<void> remove(const void *begin, std::size_t bytes) {
         const auto found = std::ranges::find_if(
             maps_, [&](const OwnMap &map) { return map.begin == begin && map.bytes == bytes; });
         if (found == maps_.end()) {
-            return false;
+            return base::failure(EINVAL);
+        }
+        rpma_mr_local *memory = found->memory.release();
+        (void)rpma_mr_dereg(&memory);
+        if (memory != nullptr) {
+            found->memory.reset(memory);
+            return base::failure(EBUSY);
         }
         const auto index = found->index;
         maps_.erase(found);
@@ -111,7 +119,7 @@ public:
             empty.memory.length = 0;
             change(*index, empty);
         }
-        return true;
+        return {};
     }
     // Ends all mappings. The peer is not told.
     void clear() {

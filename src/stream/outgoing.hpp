@@ -107,7 +107,9 @@ public:
     // Mappings, in direct.cpp.
     // Works like Connection::map().
     [[nodiscard]] base::Result<void> map(void *begin, std::size_t bytes, bool for_peer, std::uint64_t offset);
-    [[nodiscard]] bool unmap(const void *begin, std::size_t bytes) { return own_maps_.remove(begin, bytes); }
+    [[nodiscard]] base::Result<void> unmap(const void *begin, std::size_t bytes) {
+        return own_maps_.remove(begin, bytes);
+    }
     void unmap_all() { own_maps_.clear(); }
     [[nodiscard]] bool has_news() const { return own_maps_.has_news(); }
     [[nodiscard]] int tell_mappings();

@@ -294,8 +294,11 @@ ibv_mr *softrdma_reg_mr_for_qp(ibv_qp *qp, void *addr, size_t length, int access
 
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
+    soft::Memory::instance().close(*region);
+    if (!soft::Offers::withdraw_region(*region)) {
+        return EBUSY;
+    }
     soft::Memory::instance().erase(*region);
-    soft::Offers::withdraw_region(*region);
     // Connections that wrote here hold the persist::Region until a flush, and the memory may be unmapped
     // before that.
     if (region->durable.use_count() > 1 && !region->inherited()) {

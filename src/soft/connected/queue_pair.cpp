@@ -235,7 +235,8 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     access_.begin(peer);
     if (within_host_of_environment() == WithinHost::Direct) {
         const Link::SharedPieces pieces = link_->shared_pieces();
-        access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor());
+        access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
+                      pieces.process);
     }
     receiver_.begin(*link_, parameters);
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);

@@ -75,9 +75,6 @@ inline constexpr std::chrono::seconds silence_timeout{60};
 // The time that a slow peer has to read the reason of an end. TCP still sends the bytes that it has by then,
 // up to silence_timeout.
 inline constexpr std::chrono::seconds last_words_timeout{10};
-// The time that deregistering memory waits for a peer on this host that accesses it itself. The peer copies
-// 1 MiB at a time, so only one that was stopped takes as long.
-inline constexpr std::chrono::seconds access_timeout{1};
 // The number of bytes that this process maps of the regions of peers on this host. Beyond that the kernel
 // copies between the processes.
 inline constexpr std::uint64_t most_peer_bytes = std::uint64_t{1} << 40;
@@ -119,6 +116,9 @@ struct InForce {
     // has by then, up to silence_timeout.
     std::chrono::milliseconds drain_timeout{2'000};
 
+    // The time that deregistering memory waits for a peer on this host that accesses it itself, and then
+    // fails. The peer copies 1 MiB at a time, so only one whose system call waits takes as long.
+    std::chrono::milliseconds access_timeout{1'000};
     // The number of regions of peers on this host for which this process looks for a file at once, found or
     // not. Beyond that the kernel copies between the processes.
     std::size_t most_peer_searches = 1024;

@@ -32,6 +32,24 @@ struct Board {
         std::atomic<std::uint64_t> to{0};    // bytes from the region's begin to the range's end
     };
 
+    // The access that the initiator makes now. In 64 bits it is 0 when there is none.
+    struct Access {
+        std::uint32_t offer = 0;  // 1 + its number
+        std::int32_t thread = 0;  // the initiator's thread; 0 when its interruption does not end the access
+        bool is_call = false;     // a system call, which no interruption ends once it has begun
+
+        static constexpr std::uint64_t call = std::uint64_t{1} << 63;
+
+        [[nodiscard]] std::uint64_t bits() const {
+            return offer | static_cast<std::uint64_t>(thread) << 32 | (is_call ? call : 0);
+        }
+        [[nodiscard]] static Access of(std::uint64_t bits) {
+            return {.offer = static_cast<std::uint32_t>(bits),
+                    .thread = static_cast<std::int32_t>((bits & ~call) >> 32),
+                    .is_call = (bits & call) != 0};
+        }
+    };
+
     // The target's part.
     alignas(64) std::atomic<std::int32_t> thread{
         0};                                     // a thread of its process, which lasts as the connection
@@ -39,7 +57,7 @@ struct Board {
     std::atomic<std::uint64_t> peers_place{0};  // where its process has mapped the peer's board
     alignas(64) std::array<Offer, most_offers> offers;
     // The initiator's part.
-    alignas(64) std::atomic<std::uint32_t> accesses{0};  // 1 + the number of the offer that it uses now
+    alignas(64) std::atomic<std::uint64_t> access{0};  // Access::bits(); an older device writes 32 of them
     std::atomic<std::uint64_t> proof{0};
     alignas(64) std::array<Written, most_offers> written;
 };

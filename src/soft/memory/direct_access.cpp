@@ -23,45 +23,8 @@ namespace soft {
 
 namespace {
 
-void raise_to(std::atomic<std::uint64_t> &number, std::uint64_t value) {
-    std::uint64_t known = number.load(std::memory_order_relaxed);
-    while (known < value && !number.compare_exchange_weak(known, value, std::memory_order_acq_rel)) {
-    }
-}
-
-// A thread that was seen to survive a fault counts as one that does for this long, as does a handler of the
-// signals (look_again()): a system call for each access of a few bytes takes longer than the access.
-constexpr std::chrono::milliseconds survives_for{1};
-
 // In this time the numbers of a process and of its thread that have ended do not both come again.
 constexpr std::chrono::seconds proven_for{1};
-
-// Returns whether this thread survives that the peer truncates a file.
-bool survives_faults(base::Clock::time_point now) {
-    // It is initial-exec, as guard.cpp's variables are: each access of a few bytes looks at it.
-    [[gnu::tls_model("initial-exec")]] thread_local constinit base::Clock::time_point survives_until{};
-    if (now < survives_until) {
-        return true;
-    }
-    const bool survives = persist::survives_faults();
-    survives_until = survives ? now + survives_for : base::Clock::time_point{};
-    return survives;
-}
-
-std::uint64_t result_of(const DirectAccess::Atomic &operation, std::uint64_t original) {
-    using Kind = DirectAccess::Atomic::Kind;
-    switch (operation.kind) {
-        case Kind::Add:
-            return original + operation.value;
-        case Kind::CompareAndSwap:
-            return original == operation.compare ? operation.value : original;
-        case Kind::Store:
-            break;
-    }
-    return operation.value;
-}
-
-constexpr std::uint64_t atomic_bytes = 8;
 
 }  // namespace
 
@@ -175,10 +138,11 @@ void DirectAccess::use_mapping() {
     }
 }
 
-// The thread whose process was looked at is the peer's when the peer still names it afterwards.
+// The thread whose process was looked at is the peer's when the peer still names it afterwards. Only a
+// sequence that the kernel restarts may store in a mapping.
 void DirectAccess::look_for(Mapped &mapped) {
     constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    if (!proven_ && !prove()) {
+    if (!restartable::is_possible() || (!proven_ && !prove())) {
         return;
     }
     const pid_t thread = thread_;
@@ -233,134 +197,19 @@ bool DirectAccess::is_ready() {
     return is_possible();
 }
 
-// Tells the peer which offer is used before it looks whether that offer still stands. The caller ends the
-// access.
-bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes, unsigned right,
-                                Reached &reached) {
-    const Board::Offer &offer = boards_.peers->offers[number_];
-    boards_.own->accesses.store(static_cast<std::uint32_t>(number_ + 1), std::memory_order_seq_cst);
-    if (offer.key.load(std::memory_order_seq_cst) != key) {
-        return false;
+// Looks whether the peer is still there, once in each stretch of the thread. This one may have been stopped
+// for long, and the peer's memory may belong to another process by now.
+bool DirectAccess::is_there() {
+    const restartable::Stretch present = restartable::present_stretch();
+    if (present.number == stretch_.number) {
+        return true;
     }
-    const std::uint32_t rights = offer.rights.load(std::memory_order_relaxed);
-    const std::uint64_t begin = offer.begin.load(std::memory_order_relaxed);
-    const std::uint64_t length = offer.length.load(std::memory_order_relaxed);
-    if ((rights & right) != right || address < begin || bytes > length || address - begin > length - bytes) {
-        return false;
-    }
-    const std::uint64_t place = offer.place.load(std::memory_order_relaxed) + (address - begin);
-    const Mapped *const mapped = mapped_ != nullptr ? &(*mapped_)[number_] : nullptr;
-    const bool is_mapped = mapped != nullptr && mapped->memory && is_of(*mapped, offer) &&
-                           length == mapped->length && rights == mapped->rights;
-    reached = {.memory = {.iov_base = reinterpret_cast<void *>(place),  // NOLINT(performance-no-int-to-ptr)
-                          .iov_len = bytes},
-               .mapped = is_mapped ? mapped->memory->at(address - begin) : nullptr,
-               .durable = (rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0,
-               .from_begin = address - begin,
-               .to_end = length - (address - begin)};
-    return true;
-}
-
-// The bytes are there before the peer learns of them.
-void DirectAccess::note_written(const Reached &reached, std::size_t bytes) {
-    if (reached.mapped != nullptr && (*mapped_)[number_].memory->durable() != nullptr) {
-        (*mapped_)[number_].written.add(reached.from_begin, bytes);
-    } else {
-        peer_has_to_flush_ = true;
-    }
-    Board::Written &written = boards_.own->written[number_];
-    raise_to(written.from, reached.to_end);
-    raise_to(written.to, reached.from_begin + bytes);
-}
-
-// Returns whether this thread may touch the mapping of the offer that was found last, if there is one.
-bool DirectAccess::may_use_mapping() const {
-    return mapped_ != nullptr && (*mapped_)[number_].memory && survives_faults(now_);
-}
-
-bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
-                        std::size_t bytes) {
-    if (!is_ready()) {
-        return false;
-    }
-    if (may_use_mapping()) {
-        return copy_mapped(way, key, address, here);
-    }
-    return (proven_ || prove()) && copy_by_kernel(way, key, address, here, bytes);
-}
-
-// A peer that withdraws the offer waits for one part only.
-bool DirectAccess::copy_mapped(Way way, std::uint32_t key, std::uint64_t address,
-                               std::span<const iovec> here) {
-    for (const iovec &piece : here) {
-        auto *const begin = static_cast<std::byte *>(piece.iov_base);
-        for (std::size_t offset = 0; offset < piece.iov_len; offset += most_mapped_bytes) {
-            const std::size_t bytes = std::min(piece.iov_len - offset, most_mapped_bytes);
-            if (!copy_part(way, key, address, begin + offset, bytes)) {
-                return false;
-            }
-            address += bytes;
-        }
-    }
-    return true;
-}
-
-bool DirectAccess::copy_part(Way way, std::uint32_t key, std::uint64_t address, std::byte *here,
-                             std::size_t bytes) {
-    Reached reached;
-    bool done = false;
-    if (begin_access(key, address, bytes, right_of(way), reached) && reached.mapped != nullptr) {
-        const bool writes = way == Way::Write;
-        done = persist::guarded_copy(writes ? reached.mapped : here, writes ? here : reached.mapped, bytes);
-        if (writes && reached.durable) {
-            note_written(reached, bytes);  // also when only some were written
-        }
-    }
-    end_access();
-    return done;
-}
-
-bool DirectAccess::copy_by_kernel(Way way, std::uint32_t key, std::uint64_t address,
-                                  std::span<const iovec> here, std::size_t bytes) {
-    Reached reached;
-    ssize_t count = 0;
-    int error = 0;
-    if (begin_access(key, address, bytes, right_of(way), reached)) {
-        const auto call = way == Way::Write ? process_vm_writev : process_vm_readv;
-        count = call(thread_, here.data(), here.size(), &reached.memory, 1, 0);
-        error = count < 0 ? errno : 0;
-        if (way == Way::Write && reached.durable && count > 0) {
-            note_written(reached, bytes);  // also when only some were written
-        }
-    }
-    end_access();
-    if (error != 0 && error != EFAULT) {
-        BASE_LOG(Info, "a peer on this host is not accessed directly any more: %s", std::strerror(error));
+    if (base::Clock::now() - proven_at_ > proven_for ? !prove() : !is_of_process()) {
         end();
-    }
-    return count == static_cast<ssize_t>(bytes);
-}
-
-bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
-                          std::uint64_t &original) {
-    if (!is_ready() || !may_use_mapping()) {
         return false;
     }
-    const unsigned right =
-        operation.kind == Atomic::Kind::Store ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC;
-    Reached reached;
-    bool done = false;
-    if (address % atomic_bytes == 0 && begin_access(key, address, atomic_bytes, right, reached) &&
-        reached.mapped != nullptr && reinterpret_cast<std::uintptr_t>(reached.mapped) % atomic_bytes == 0) {
-        auto *const there = reinterpret_cast<std::uint64_t *>(reached.mapped);
-        done = persist::guarded_exchange(there, original,
-                                         [&](std::uint64_t found) { return result_of(operation, found); });
-        if (done && reached.durable) {
-            note_written(reached, atomic_bytes);
-        }
-    }
-    end_access();
-    return done;
+    stretch_ = present;
+    return true;
 }
 
 bool DirectAccess::note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
@@ -369,8 +218,9 @@ bool DirectAccess::note_for_flush(std::uint32_t key, std::uint64_t address, std:
         return false;
     }
     Reached reached;
-    const bool may_flush = begin_access(key, address, bytes, SOFTRDMA_ACCESS_FLUSH_PERSISTENT, reached) &&
-                           reached.mapped != nullptr && (*mapped_)[number_].memory->durable() != nullptr;
+    const bool may_flush =
+        begin_access(key, address, bytes, SOFTRDMA_ACCESS_FLUSH_PERSISTENT, By::Processor, reached) &&
+        reached.mapped != nullptr && (*mapped_)[number_].memory->durable() != nullptr;
     end_access();
     if (!may_flush) {
         return false;

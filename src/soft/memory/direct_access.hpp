@@ -8,6 +8,10 @@
 // The peer names a thread. One that is not a thread of the peer's process is not used, so that a peer that
 // lies reaches neither this process nor a third one.
 //
+// Nothing is stored after the peer has withdrawn its offer, or is gone, whatever interrupts this thread: it
+// looks again after each interruption, at the offer and at the peer, before it stores (memory/restartable).
+// Where the kernel does not restart sequences, no memory is mapped, and the peer waits for the kernel's copy.
+//
 // A process that is gone, or runs another program, is not accessed instead of the peer: the peer names a
 // thread that is not its first one, and such a thread does not outlive exec(3). The owner looks often enough
 // whether the peer is still there (look_again()), so that the number of the thread has no other meaning yet.
@@ -28,6 +32,7 @@
 #include "soft/memory/board.hpp"
 #include "soft/memory/durability.hpp"
 #include "soft/memory/peer_mapping.hpp"
+#include "soft/memory/restartable.hpp"
 
 namespace soft {
 
@@ -37,8 +42,8 @@ public:
     // The most bytes of one call.
     static constexpr std::size_t most_bytes = std::size_t{1} << 20;
     // The most bytes of one access to mapped memory; the kernel's copy is one access. A peer that withdraws
-    // an offer waits that long. A store to mapped memory may wait for the file system, which may let a
-    // process write only a few MB/s.
+    // an offer waits that long, or until the access is interrupted. A store to mapped memory may wait for the
+    // file system, which interrupts it.
     static constexpr std::size_t most_mapped_bytes = std::size_t{64} << 10;
     // Where the processor copies, and where the kernel does (least_bytes_beside_message()). The system call
     // takes as long as the link's copies of 64 KiB.
@@ -46,6 +51,9 @@ public:
     static constexpr std::size_t least_bytes_by_kernel = std::size_t{64} << 10;
     // Looking for a mapping takes as long as some hundred accesses, so the region has to be in use.
     static constexpr unsigned uses_before_mapping = 8;
+    // An access that is interrupted so often, and has got no further, goes through the link. A debugger may
+    // interrupt a thread after each instruction.
+    static constexpr unsigned most_interruptions = 100;
 
     // An operation on eight bytes.
     struct Atomic {
@@ -166,9 +174,18 @@ private:
     [[nodiscard]] bool is_known() const { return thread_ != 0; }
     [[nodiscard]] bool is_of_process() const;
     [[nodiscard]] bool prove();
+    [[nodiscard]] bool is_there();
+    enum class By : bool { Processor, Kernel };
     [[nodiscard]] bool begin_access(std::uint32_t key, std::uint64_t address, std::size_t bytes,
-                                    unsigned right, Reached &reached);
-    void end_access() const { boards_.own->accesses.store(0, std::memory_order_release); }
+                                    unsigned right, By by, Reached &reached);
+    void end_access() const { boards_.own->access.store(0, std::memory_order_release); }
+    // Returns whether the offer that was found last is the one with this key, and is not withdrawn.
+    [[nodiscard]] bool stands(std::uint32_t key) const {
+        return boards_.peers->offers[number_].key.load(std::memory_order_seq_cst) == key;
+    }
+    [[nodiscard]] restartable::Look offered(std::uint32_t key) const {
+        return {.place = &boards_.peers->offers[number_].key, .value = key, .stretch = stretch_};
+    }
     [[nodiscard]] bool copy(Way way, std::uint32_t key, std::uint64_t address, std::span<const iovec> here,
                             std::size_t bytes);
     [[nodiscard]] bool may_use_mapping() const;
@@ -176,6 +193,8 @@ private:
                                    std::span<const iovec> here);
     [[nodiscard]] bool copy_part(Way way, std::uint32_t key, std::uint64_t address, std::byte *here,
                                  std::size_t bytes);
+    [[nodiscard]] restartable::Outcome copy_once(Way way, std::uint32_t key, std::uint64_t address,
+                                                 std::byte *here, std::size_t &bytes);
     [[nodiscard]] bool copy_by_kernel(Way way, std::uint32_t key, std::uint64_t address,
                                       std::span<const iovec> here, std::size_t bytes);
     void note_written(const Reached &reached, std::size_t bytes);
@@ -192,6 +211,7 @@ private:
     bool has_mapping_ = false;
     bool peer_has_to_flush_ = false;  // bytes were written, since the last flush, that only it can flush
     base::Clock::time_point now_;
+    restartable::Stretch stretch_;  // in which the peer was seen
 };
 
 }  // namespace soft

@@ -72,15 +72,19 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
 
 // The order with pin() is sequentially consistent: either the pinning thread sees that the key is gone, or
 // this thread sees that thread as a user.
-void Memory::erase(const MemoryRegion &region) {
+void Memory::close(const MemoryRegion &region) const {
     Pin::Slot &place = *slot(region.lkey);
     place.key.store(0, std::memory_order_seq_cst);
     for (auto users = place.users.load(std::memory_order_seq_cst); users != 0;
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
     }
+}
+
+void Memory::erase(const MemoryRegion &region) {
+    close(region);
     const base::Lock lock{mutex};
-    base::set_shared(place.region, nullptr);
+    base::set_shared(slot(region.lkey)->region, nullptr);
     --used_;
 }
 

@@ -93,7 +93,10 @@ public:
     // Gives the region its key, and puts it into the table. Fails with ENOMEM when limits::max_mr are
     // registered.
     [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
-    // Returns when this process has no access to the region under way and none can begin.
+    // Takes the region's key away. Returns when this process has no access to the region under way and none
+    // can begin. It may be called again.
+    void close(const MemoryRegion &region) const;
+    // Takes a region out of the table, and closes it before.
     void erase(const MemoryRegion &region) EXCLUDES(mutex);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);

@@ -10,13 +10,16 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdlib>
+#include <iterator>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/memory/peer_thread.hpp"
 
 namespace soft {
 
@@ -44,12 +47,13 @@ Offers::All &Offers::all_offers() {
     return all;
 }
 
-void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket) {
+void Offers::begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket, pid_t process) {
     if (boards.own != nullptr && !is_under_memcheck()) {
         const base::Lock lock{mutex};
         boards_ = boards;
         thread_ = &thread;
         socket_ = socket;
+        process_ = process;
     }
 }
 
@@ -58,6 +62,11 @@ void Offers::end() {
         withdraw_all();
         const base::Lock lock{mutex};
         left_.clear();
+        if (std::exchange(has_withdrawn_, false)) {
+            for (auto &[region, place] : all_offers()) {
+                place.offers = place.offers == this ? nullptr : place.offers;
+            }
+        }
         boards_ = {};
     }
 }
@@ -113,16 +122,30 @@ void Offers::withdraw_all() {
     withdraw_those([](const MemoryRegion &) { return true; });
 }
 
-void Offers::withdraw_region(const MemoryRegion &region) {
+bool Offers::withdraw_region(const MemoryRegion &region) {
     if (!region.offered.load(std::memory_order_acquire) || region.inherited()) {
-        return;
+        return true;
     }
     const base::Lock lock{mutex};
-    for (auto one = all_offers().find(&region); one != all_offers().end(); one = all_offers().find(&region)) {
-        one->second.offers->mutex.assert_held();
-        one->second.offers->withdraw_those(
+    const auto is_offered = [](const All::value_type &one) { return !one.second.is_withdrawn; };
+    for (;;) {
+        const auto [first, last] = all_offers().equal_range(&region);
+        const auto offered = std::find_if(first, last, is_offered);
+        if (offered == last) {
+            break;
+        }
+        offered->second.offers->mutex.assert_held();
+        offered->second.offers->withdraw_those(
             [&region](const MemoryRegion &other) { return &other == &region; });
     }
+    const auto until = base::Clock::now() + limits::in_force().access_timeout;
+    bool ended = true;
+    for (auto one = all_offers().find(&region); one != all_offers().end() && one->first == &region;) {
+        const bool this_one = await_end(one->second, until);
+        ended = ended && this_one;
+        one = this_one ? all_offers().erase(one) : std::next(one);
+    }
+    return ended;
 }
 
 // The order with DirectAccess::begin_access() is sequentially consistent: either the peer sees that the key
@@ -136,15 +159,19 @@ void Offers::withdraw_those(Is is) {
             numbers |= 1U << number;
         }
     }
-    if (numbers == 0) {
-        return;
-    }
-    wait_for_accesses(numbers);
+    const auto until = base::Clock::now() + limits::in_force().access_timeout;
     for (std::size_t number = 0; number < offered_.size(); ++number) {
-        if ((numbers & 1U << number) != 0) {
-            keep_written(number);
-            all_offers().erase(offered_[number].among_all);
-            offered_[number] = {};
+        if ((numbers & 1U << number) == 0) {
+            continue;
+        }
+        const auto place = offered_[number].among_all;
+        const bool ended = await_end(place->second, until);
+        keep_written(number);
+        offered_[number] = {};
+        if (ended) {
+            all_offers().erase(place);
+        } else {
+            has_withdrawn_ = true;
         }
     }
 }
@@ -168,30 +195,41 @@ bool Offers::peer_is_gone() const {
            info.tcpi_state != TCP_FIN_WAIT2;
 }
 
-// An access takes as long as one copy (DirectAccess::most_mapped_bytes). A peer that was stopped in between,
-// or waits for its file system, or whose board has any number, is not waited for without end.
-void Offers::wait_for_accesses(unsigned numbers) const {
-    std::uint32_t number = 0;
-    const auto is_under_way = [&] {
-        number = boards_.peers->accesses.load(std::memory_order_seq_cst) - 1;
-        return number < Board::most_offers && (numbers & 1U << number) != 0;
-    };
-    if (!is_under_way()) {
-        return;
+// Returns whether no access to an offer that is withdrawn is under way. To ask the kernel takes longer.
+bool Offers::has_ended(Place &place, bool asks_kernel) {
+    const Offers *const offers = place.offers;
+    if (offers != nullptr) {
+        offers->mutex.assert_held();
+        place.access = Board::Access::of(offers->boards_.peers->access.load(std::memory_order_seq_cst));
+        if (place.access.offer != place.number + 1) {
+            return true;
+        }
     }
-    const auto patience = base::Clock::now() + limits::access_timeout;
-    while (is_under_way() && !peer_is_gone()) {
-        if (base::Clock::now() >= patience) {
-            const MemoryRegion &region = *offered_[number].region;
+    return asks_kernel &&
+           ((offers != nullptr && offers->peer_is_gone()) || has_let_go(place.process, place.access));
+}
+
+// An access takes as long as one copy (DirectAccess::most_mapped_bytes), and ends when the peer does not run.
+// A peer that waits in the kernel's copy, or whose board has any number, is not waited for without end.
+bool Offers::await_end(Place &place, base::Clock::time_point until) {
+    constexpr unsigned looks_without_kernel = 64;
+    if (!place.is_withdrawn) {
+        place.is_withdrawn = true;
+        place.offers->mutex.assert_held();
+        place.process = place.offers->process_;
+    }
+    for (unsigned looks = 1; !has_ended(place, looks % looks_without_kernel == 0); ++looks) {
+        if (base::Clock::now() >= until) {
             BASE_LOG(
                 Error,
-                "the peer's process does not finish an access to the %zu bytes at %p: when it goes on, it "
-                "may still write there",
-                region.length, region.addr);
-            return;
+                "process %d has not finished an access to registered memory that it may no longer access; "
+                "the memory cannot be deregistered until it has",
+                place.process);
+            return false;
         }
         sched_yield();
     }
+    return true;
 }
 
 bool Offers::take_written(std::size_t number, Left &range) const {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/memory/offers: the regions that the peer of one connection may access itself, because it is a process
 // of this host. A region is offered when the peer has accessed it once in the ordinary way. An offer is
-// withdrawn when the region is deregistered, when the peer loses a right to it, and at the connection's end;
-// no access is under way then, and none begins.
+// withdrawn when the region is deregistered, when the peer loses a right to it, and at the connection's end.
+// No access begins then. One that is under way has a second to end; when it has not, the region cannot be
+// deregistered until it has.
 //
 // The kernel lets a process access the memory of another one of its user, unless ptrace is restricted
 // (process_vm_writev(2)). So an offer gives no process a right that it had not. It tells a device that
@@ -17,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "soft/memory/board.hpp"
@@ -35,8 +37,8 @@ public:
 
     // Begins a connection. The boards stay mapped, and the TCP socket to the peer stays open, until end().
     // `thread` is the number of a thread of this process that lasts as long as the connection; 0 while there
-    // is none.
-    void begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket);
+    // is none. `process` is the peer's.
+    void begin(const Boards &boards, const std::atomic<pid_t> &thread, int socket, pid_t process);
     // Withdraws all offers.
     void end() EXCLUDES(mutex);
 
@@ -51,17 +53,22 @@ public:
     // Withdraws the offer of a key, or all of them.
     void withdraw(std::uint32_t key) EXCLUDES(mutex);
     void withdraw_all() EXCLUDES(mutex);
-    // Withdraws what is offered of a region, by any connection. The region is not in Memory any more, so no
-    // offer of it follows.
-    static void withdraw_region(const MemoryRegion &region) EXCLUDES(mutex);
+    // Withdraws what is offered of a region, by any connection. The region has no key in Memory any more, so
+    // no offer of it follows. Returns false while an access to it may still be under way; then a later call
+    // looks again.
+    [[nodiscard]] static bool withdraw_region(const MemoryRegion &region) EXCLUDES(mutex);
 
     // Notes the ranges that the peer has written itself, and has not asked to make durable since.
     void note_written(Durability &durability) EXCLUDES(mutex);
 
 private:
     struct Place {
-        Offers *offers;
+        Offers *offers;  // null after the connection's end
         std::size_t number;
+        // Of an offer that was withdrawn, when its last access was not known to have ended: that access.
+        bool is_withdrawn = false;
+        pid_t process = 0;
+        Board::Access access{};
     };
     using All = std::multimap<const MemoryRegion *, Place>;
     // The region of an offer on the own board.
@@ -82,7 +89,8 @@ private:
     void withdraw_those(Is is) REQUIRES(mutex);
     [[nodiscard]] static All &all_offers() REQUIRES(mutex);
     [[nodiscard]] bool peer_is_gone() const REQUIRES(mutex);
-    void wait_for_accesses(unsigned numbers) const REQUIRES(mutex);
+    [[nodiscard]] static bool has_ended(Place &place, bool asks_kernel) REQUIRES(mutex);
+    [[nodiscard]] static bool await_end(Place &place, base::Clock::time_point until) REQUIRES(mutex);
     void keep_written(std::size_t number) REQUIRES(mutex);
     [[nodiscard]] bool take_written(std::size_t number, Left &range) const REQUIRES(mutex);
 
@@ -93,7 +101,9 @@ private:
     Boards boards_;  // changed with the group's lock
     const std::atomic<pid_t> *thread_ = nullptr;
     int socket_ GUARDED_BY(mutex) = -1;
-    std::atomic<std::uint32_t> last_offered_{0};  // a key for which offer() has nothing to do
+    pid_t process_ GUARDED_BY(mutex) = 0;
+    bool has_withdrawn_ GUARDED_BY(mutex) = false;  // all_offers() may have such places of this connection
+    std::atomic<std::uint32_t> last_offered_{0};    // a key for which offer() has nothing to do
     std::array<Offered, Board::most_offers> offered_ GUARDED_BY(mutex);
     std::vector<Left> left_ GUARDED_BY(mutex);
 };

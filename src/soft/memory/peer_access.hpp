@@ -35,8 +35,8 @@ public:
     }
     // Lets the peer, a process of this host, access itself what it has accessed once (Offers::begin()). Ends
     // with withdraw().
-    void offer(const Boards &boards, const std::atomic<pid_t> &thread, int socket) {
-        offers_.begin(boards, thread, socket);
+    void offer(const Boards &boards, const std::atomic<pid_t> &thread, int socket, pid_t process) {
+        offers_.begin(boards, thread, socket, process);
     }
     void withdraw() { offers_.end(); }
 

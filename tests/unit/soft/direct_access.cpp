@@ -3,9 +3,13 @@
 // may write anything on its board.
 //     test_soft_direct_access [BOARDS]: 300,000 random boards unless told
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "../../child.hpp"
+#include "../../limits.hpp"
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "persist/region.hpp"
@@ -50,6 +56,7 @@ using test::Board;
 using test::Connection;
 using test::DirectAccess;
 using test::everything;
+using test::Memory;
 using test::Offers;
 using test::pattern;
 using test::Registered;
@@ -413,7 +420,7 @@ void the_peer_is_looked_for_again(void **) {
     assert_false(connection.access.may_reach(target.region.rkey));
 }
 
-// An access of a peer that was killed in it never ends.
+// An access of a peer that was killed in it never ends. One of a peer that is there may.
 void a_peer_that_is_gone_is_not_waited_for(void **) {
     for (const bool is_gone : {false, true}) {
         Target target;
@@ -422,23 +429,68 @@ void a_peer_that_is_gone_is_not_waited_for(void **) {
         if (is_gone) {
             connection.peer.reset();
         }
-        connection.initiator_board.accesses = 1;
+        connection.initiator_board.access = Board::Access{.offer = 1}.bits();
+        Memory::instance().close(target.region);
         const auto begun = base::Clock::now();
+        assert_int_equal(Offers::withdraw_region(target.region), is_gone);
+        assert_int_equal(base::Clock::now() - begun < test::limits().access_timeout, is_gone);
+        assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
+        connection.initiator_board.access = 0;
         target.deregister();
-        assert_int_equal(base::Clock::now() - begun < soft::limits::access_timeout, is_gone);
     }
 }
 
-// This end gives its link up first, and the peer still accesses the memory.
-void an_end_that_gives_up_waits_for_the_peer(void **) {
-    Target target;
+// The peer's system call waits for a page of the memory, and stores when it has that.
+void a_call_that_waits_has_not_ended(void **) {
+    const base::Fd watcher{static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))};
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    if (!watcher || ioctl(watcher.get(), UFFDIO_API, &api) != 0) {
+        skip();  // this user may not
+    }
+    void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    uffdio_register watched{.range = {.start = reinterpret_cast<std::uintptr_t>(memory), .len = size},
+                            .mode = UFFDIO_REGISTER_MODE_MISSING,
+                            .ioctls = 0};
+    assert_int_equal(ioctl(watcher.get(), UFFDIO_REGISTER, &watched), 0);
+    Registered target;
+    target.enter(memory, size, 0x10000, everything);
     Connection connection;
     connection.offer(target.region);
-    (void)shutdown(connection.own.get(), SHUT_RDWR);
-    connection.initiator_board.accesses = 1;
-    const auto begun = base::Clock::now();
-    connection.offers.end();
-    assert_true(base::Clock::now() - begun >= soft::limits::access_timeout);
+    std::thread writer{[&] { (void)connection.write(target.region.rkey, target.region.iova, pattern()); }};
+    uffd_msg waits{};
+    assert_int_equal(read(watcher.get(), &waits, sizeof(waits)), sizeof(waits));
+    Memory::instance().close(target.region);
+    assert_false(Offers::withdraw_region(target.region));
+    assert_int_equal(ioctl(watcher.get(), UFFDIO_UNREGISTER, &watched.range), 0);
+    writer.join();
+    assert_memory_equal(memory, pattern().data(), pattern().size());
+    target.deregister();
+    munmap(memory, size);
+}
+
+// This end gives its link up first, and the peer still accesses the memory. Its board is gone then, so only
+// its process tells whether it still does.
+void an_end_that_gives_up_waits_for_the_peer(void **) {
+    Target target;
+    const pid_t process = test::fork_child();
+    if (process == 0) {
+        pause();
+    }
+    {
+        Connection connection{true, process};
+        connection.offer(target.region);
+        (void)shutdown(connection.own.get(), SHUT_RDWR);
+        connection.initiator_board.access = Board::Access{.offer = 1}.bits();
+        const auto begun = base::Clock::now();
+        connection.offers.end();
+        assert_true(base::Clock::now() - begun >= test::limits().access_timeout);
+    }
+    Memory::instance().close(target.region);
+    assert_false(Offers::withdraw_region(target.region));
+    assert_int_equal(kill(process, SIGKILL), 0);
+    assert_int_equal(waitpid(process, nullptr, 0), process);
+    target.deregister();
 }
 
 // The peer says of each offer in turn that it uses it.
@@ -449,18 +501,24 @@ void a_peer_that_lies_is_waited_for_once(void **) {
         target = std::make_unique<Target>();
         connection.offer(target->region);
     }
-    const std::jthread liar{[&](const std::stop_token &over) {
-        while (!over.stop_requested()) {
-            for (std::uint32_t number = 0; number < Board::most_offers; ++number) {
-                if (connection.target_board.offers[number].key == 0) {
-                    connection.initiator_board.accesses = number + 1;
+    {
+        const std::jthread liar{[&](const std::stop_token &over) {
+            while (!over.stop_requested()) {
+                for (std::uint32_t number = 0; number < Board::most_offers; ++number) {
+                    if (connection.target_board.offers[number].key == 0) {
+                        connection.initiator_board.access = number + 1;
+                    }
                 }
             }
-        }
-    }};
-    const auto begun = base::Clock::now();
-    connection.offers.withdraw_all();
-    assert_true(base::Clock::now() - begun < 2 * soft::limits::access_timeout);
+        }};
+        const auto begun = base::Clock::now();
+        connection.offers.withdraw_all();
+        assert_true(base::Clock::now() - begun < 2 * test::limits().access_timeout);
+    }
+    connection.initiator_board.access = 0;
+    for (auto &target : targets) {
+        target->deregister();
+    }
 }
 
 // A program registers memory, has it written, and deregisters it, and its peer never flushes.
@@ -555,6 +613,7 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         random_boards = std::strtoul(argv[1], nullptr, 10);
     }
+    test::limits().access_timeout = std::chrono::milliseconds{100};
     const CMUnitTest tests[] = {
         cmocka_unit_test(what_is_offered_is_reached),
         cmocka_unit_test(nothing_else_is),
@@ -573,6 +632,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(noted_ranges_are_cut_to_the_region),
         cmocka_unit_test(the_peer_is_looked_for_again),
         cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
+        cmocka_unit_test(a_call_that_waits_has_not_ended),
         cmocka_unit_test(an_end_that_gives_up_waits_for_the_peer),
         cmocka_unit_test(a_peer_that_lies_is_waited_for_once),
         cmocka_unit_test(written_regions_that_are_durable_are_forgotten),

@@ -55,7 +55,7 @@ public:
     void deregister() {
         if (std::exchange(is_registered_, false)) {
             Memory::instance().erase(region);
-            Offers::withdraw_region(region);
+            assert_true(Offers::withdraw_region(region));
         }
     }
 
@@ -71,7 +71,7 @@ struct Connection {
         if (has_sockets) {
             connect_sockets();
         }
-        offers.begin({as_span(target_board), as_span(initiator_board)}, thread, own.get());
+        offers.begin({as_span(target_board), as_span(initiator_board)}, thread, own.get(), process);
         access.begin({as_span(initiator_board), as_span(target_board)}, process);
     }
 

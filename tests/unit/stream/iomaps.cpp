@@ -98,14 +98,14 @@ void the_peer_is_told_once(void **) {
     assert_news(maps, 0, slot(1, 0x1000, 1));
     assert_news(maps, 1, slot(2, 0x1001, 1));
     assert_false(maps.has_news());
-    assert_true(maps.remove(byte(0), 1));
+    assert_true(maps.remove(byte(0), 1).has_value());
     assert_true(maps.has_slot());
     assert_news(maps, 0, slot(1, 0x1000, 0));
-    assert_true(maps.remove(byte(2), 1));
+    assert_true(maps.remove(byte(2), 1).has_value());
     assert_false(maps.has_news());
-    assert_false(maps.remove(byte(2), 1));
-    assert_false(maps.remove(byte(1), 2));
-    assert_false(maps.remove(byte(0), 1));
+    assert_false(maps.remove(byte(2), 1).has_value());
+    assert_false(maps.remove(byte(1), 2).has_value());
+    assert_false(maps.remove(byte(0), 1).has_value());
 }
 
 // The news of a slot stay one item while the stream cannot send them.
@@ -114,17 +114,17 @@ void news_do_not_pile_up(void **) {
     maps.add(byte(1), 1, {}, slot(7, 0x1001, 1));
     for (std::uint64_t time = 0; time < 1000; ++time) {
         maps.add(byte(0), 1, {}, slot(time, 0x1000, 1));
-        assert_true(maps.remove(byte(0), 1));
+        assert_true(maps.remove(byte(0), 1).has_value());
     }
     maps.add(byte(0), 1, {}, slot(9, 0x1000, 1));
     assert_news(maps, 0, slot(7, 0x1001, 1));
     assert_news(maps, 1, slot(9, 0x1000, 1));
     assert_false(maps.has_news());
     maps.add(byte(2), 1, {}, std::nullopt);
-    assert_true(maps.remove(byte(0), 1));
+    assert_true(maps.remove(byte(0), 1).has_value());
     maps.clear();
     assert_false(maps.has_news());
-    assert_false(maps.remove(byte(1), 1));
+    assert_false(maps.remove(byte(1), 1).has_value());
 }
 
 // A peer that reads in the middle of the second write gets nothing, or a part of the mapped bytes.
@@ -133,7 +133,7 @@ void a_slot_is_emptied_before_it_is_used_again(void **) {
     maps.add(byte(0), 1, {}, slot(1, 0x1000, 5));
     assert_news(maps, 0, slot(1, 0x1000, 5));
     for (std::uint64_t time = 2; time < 5; ++time) {
-        assert_true(maps.remove(byte(0), 1));
+        assert_true(maps.remove(byte(0), 1).has_value());
         maps.add(byte(0), 1, {}, slot(time, 0x1000 * time, 5));
     }
     assert_news(maps, 0, slot(1, 0x1000, 0));

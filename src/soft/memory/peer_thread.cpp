@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/memory/peer_thread: see the header.
+#include "soft/memory/peer_thread.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <string_view>
+
+namespace soft {
+
+namespace {
+
+// The beginning of a file of the thread in /proc.
+struct Text {
+    std::array<char, 512> bytes;
+    std::size_t size = 0;
+
+    [[nodiscard]] std::string_view view() const { return {bytes.data(), size}; }
+};
+
+// The C library's functions are cancellation points.
+std::optional<Text> read_of(pid_t process, pid_t thread, const char *name) {
+    std::array<char, 64> path;
+    (void)std::snprintf(path.data(), path.size(), "/proc/%d/task/%d/%s", process, thread, name);
+    const long file = syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return std::nullopt;
+    }
+    Text text;
+    const long bytes = syscall(SYS_read, file, text.bytes.data(), text.bytes.size());
+    (void)syscall(SYS_close, file);
+    if (bytes <= 0) {
+        return std::nullopt;
+    }
+    text.size = static_cast<std::size_t>(bytes);
+    return text;
+}
+
+// Returns the system call in which a thread waits that does not run, -1 when it is in none. Returns nothing
+// when the thread runs: the kernel has waited then until the thread had left its processor.
+std::optional<long> call_of(pid_t process, pid_t thread) {
+    const auto text = read_of(process, thread, "syscall");
+    long number = 0;
+    if (!text ||
+        std::from_chars(text->bytes.data(), text->bytes.data() + text->size, number).ec != std::errc{}) {
+        return std::nullopt;
+    }
+    return number;
+}
+
+// Returns whether the thread is stopped by a signal, as it is at the end of a system call or outside of one.
+bool is_stopped(pid_t process, pid_t thread) {
+    const auto text = read_of(process, thread, "stat");
+    if (!text) {
+        return false;
+    }
+    const std::size_t name = text->view().rfind(')');
+    return name != std::string_view::npos && text->view().substr(name).starts_with(") T ");
+}
+
+}  // namespace
+
+bool has_let_go(pid_t process, const Board::Access &access) {
+    if (process <= 0) {
+        return false;
+    }
+    if (access.thread == 0) {
+        return kill(process, 0) != 0 && errno == ESRCH;
+    }
+    if (tgkill(process, access.thread, 0) != 0) {
+        return errno == ESRCH;
+    }
+    const auto call = call_of(process, access.thread);
+    if (!call) {
+        return false;
+    }
+    return !access.is_call || (*call != SYS_process_vm_writev && *call != SYS_process_vm_readv) ||
+           is_stopped(process, access.thread);
+}
+
+}  // namespace soft
