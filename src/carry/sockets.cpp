@@ -172,12 +172,18 @@ void Sockets::end(Socket &socket) {
 }
 
 void Sockets::forget(int fd) {
-    if (Socket *const socket = at(fd); socket != nullptr && !base::is_in_parents_memory()) {
+    Socket *const socket = at(fd);
+    if (socket == nullptr || base::is_in_parents_memory()) {
+        return;
+    }
+    bool is_last = false;
+    {
         const Changing whole;
         std::atomic_ref{places_[fd]}.store(0);
-        if (--numbers_[place_of(*socket)] == 0) {
-            end(*socket);
-        }
+        is_last = --numbers_[place_of(*socket)] == 0;
+    }
+    if (is_last) {
+        end(*socket);
     }
 }
 

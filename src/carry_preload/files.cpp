@@ -88,7 +88,10 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
     if (socket->receive_by_kernel(from, moved, by_kernel)) {
         return moved;
     }
-    if (bytes == 0 || from_offset != nullptr || to_offset != nullptr || !carry_preload::is_pipe(to)) {
+    constexpr unsigned known = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
+    const bool is_written = (LIBC(fcntl)(to, F_GETFL) & O_ACCMODE) != O_RDONLY;
+    if (bytes == 0 || from_offset != nullptr || to_offset != nullptr || (flags & ~known) != 0 ||
+        !is_written || !carry_preload::is_pipe(to)) {
         return by_kernel();  // which says why not
     }
     return splice_from_ring(*socket, from, to, bytes, flags);
