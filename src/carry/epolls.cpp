@@ -300,8 +300,11 @@ void end_wait(Set &set) REQUIRES(mutex) {
 bool begin_sleep_of(Set &set) REQUIRES(mutex) {
     ++set.sleepers;
     return std::ranges::all_of(set.hot, [](Member *const member) {
-        if (!member->wants_to_read() || member->sleeps) {
+        if (!member->wants_to_read()) {
             return true;
+        }
+        if (member->sleeps) {  // another thread's sleep in the set
+            return !member->is_ready();
         }
         member->sleeps = true;
         return member->socket->begin_sleep(member->fd) || !member->is_ready();

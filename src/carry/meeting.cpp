@@ -25,6 +25,7 @@
 #include "base/mutex.hpp"
 #include "base/own_user.hpp"
 #include "carry/high_number.hpp"
+#include "carry/shake.hpp"
 #include "carry/socket.hpp"
 #include "carry/waits.hpp"
 
@@ -367,8 +368,8 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
 
 // The next link has to wait longer each time.
 void Meeting::left(Socket &socket) {
-    constexpr std::uint64_t uses = 4096;
     constexpr std::uint32_t most = 8;
+    const std::uint64_t uses = Shake::is_on() ? 1 : 4096;
     socket.meeting_state_ = None;
     socket.look_at_ = socket.uses_ + (uses << std::min(socket.left_++, most));
 }

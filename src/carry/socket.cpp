@@ -23,6 +23,7 @@
 #include "base/parts.hpp"
 #include "carry/looking.hpp"
 #include "carry/meeting.hpp"
+#include "carry/shake.hpp"
 #include "carry/waits.hpp"
 
 namespace carry {
@@ -205,7 +206,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
                 enter_ring(fd);
             }
             if (is_in_ring(out_.turn) && peer_is_there(fd)) {
-                done = put(fd, parts, bytes);
+                done = put(fd, parts, Shake::part_of(out_.count, bytes));
             }
         } else if (bytes != 0) {
             out_.sends_to_wait = sends_in_tcp;
@@ -217,6 +218,9 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
             return static_cast<ssize_t>(done);
         }
         leave_ring();
+        if (Shake::leaves(out_.count)) {
+            leave();
+        }
         out_.under_way.fetch_add(1);
     }
     PartsFrom rest{parts, done, bytes - done};
@@ -257,6 +261,8 @@ void Socket::enter_ring(int fd) {
         stay("bytes passed this library by");
         return;
     }
+    // A receiver that was rung for in an earlier turn may sleep still, when another one took the doorbell.
+    out_.rung_for = direction.sleeps.load(std::memory_order_seq_cst) - 1;
     if (out_.turn == 0) {
         Meeting::counts.over.fetch_add(1, std::memory_order_relaxed);
     }
@@ -442,7 +448,12 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         const std::size_t before = done;
         {
             const Section section{in_.lock};
-            done += (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
+            std::size_t more = 0;
+            do {  // the bytes may be of several turns
+                more = (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
+                done += more;
+            } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 &&
+                     from_peer().turn.load(std::memory_order_seq_cst) != in_.turn);
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
             return static_cast<ssize_t>(done);
@@ -541,6 +552,9 @@ bool Socket::drop_doorbells(int fd) {
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
     while (in_.dropped < sent) {
+        if (!may_drop_doorbells()) {
+            return false;
+        }
         std::array<char, 64> bells;
         const ssize_t dropped = LIBC(recv)(
             fd, bells.data(), std::min<std::uint64_t>(bells.size(), sent - in_.dropped), MSG_DONTWAIT);
@@ -550,6 +564,17 @@ bool Socket::drop_doorbells(int fd) {
         in_.dropped.fetch_add(static_cast<std::uint64_t>(dropped));
     }
     return true;
+}
+
+// A doorbell may be all that ends the sleep of another receiver, which has not seen it yet. So it is taken
+// away only from an empty ring, and the sender rings again for what it puts from here on.
+bool Socket::may_drop_doorbells() {
+    Direction &direction = from_peer();
+    if (direction.sleepers.load(std::memory_order_seq_cst) == 0) {
+        return true;
+    }
+    direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
+    return in_ring(in_.turn) == 0;
 }
 
 // Returns how many bytes it has moved to the program; 0 when there are none now.
@@ -687,12 +712,18 @@ int Socket::readable_bytes(int fd) {
     }
     const Section section{in_.lock};
     advance();
-    const bool all_dropped = drop_doorbells(fd);
-    const std::uint64_t in_memory = (from_peer().put.load() & ~Direction::refused) - in_.taken;
-    const int in_tcp = waiting_bytes(fd, SIOCINQ);
-    const bool is_data = all_dropped && !is_in_ring(in_.turn) && in_tcp > 0;
-    return static_cast<int>(
-        std::min<std::uint64_t>(in_memory + (is_data ? static_cast<unsigned>(in_tcp) : 0), INT_MAX));
+    (void)drop_doorbells(fd);
+    const Direction &direction = from_peer();
+    const std::uint64_t in_memory = (direction.put.load() & ~Direction::refused) - in_.taken;
+    const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
+    // Doorbells lie before the bytes of the turn in TCP, and those of the next turn behind them.
+    const std::uint32_t turn = in_.turn + (is_in_ring(in_.turn) ? 1 : 0);
+    std::uint64_t data = 0;
+    if (turn == in_.turn || direction.turn.load(std::memory_order_seq_cst) != in_.turn) {
+        const std::uint64_t before = direction.turns[turn % Direction::most_turns].doorbells - in_.dropped;
+        data = std::min(in_tcp - std::min(in_tcp, before), left_of(turn));
+    }
+    return static_cast<int>(std::min<std::uint64_t>(in_memory + data, INT_MAX));
 }
 
 std::size_t Socket::unsent() const {

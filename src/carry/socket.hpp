@@ -38,6 +38,9 @@ public:
     // call of libc.
     template <typename Call>
     ssize_t send(int fd, Parts parts, int flags, Call by_kernel) {
+        if ((flags & MSG_OOB) != 0) {
+            send_in_tcp_for_good();  // the receiver does not count the byte
+        }
         if (!is_linked()) {
             out_.under_way.fetch_add(1);
             if (!is_linked()) {
@@ -227,6 +230,7 @@ private:
     [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
     [[nodiscard]] bool drop_doorbells(int fd);
+    [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
     [[nodiscard]] std::size_t peek(int fd, Parts parts);
     [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
