@@ -117,6 +117,7 @@ const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
                                         .after_in_parent = [] { mutex.leave(); },
                                         .after_in_child =
                                             [] {
+                                                mutex.assert_held();
                                                 sleep_in_parent_only();
                                                 mutex.leave();
                                             }}};

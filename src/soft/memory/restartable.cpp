@@ -27,7 +27,8 @@ namespace {
 constexpr long is_done = 0;
 constexpr long is_interrupted = -5001;
 constexpr long is_refused = -5002;
-constexpr long is_lost = -5003;  // the bytes were not the expected ones
+[[maybe_unused]] constexpr long is_lost =
+    -5003;  // the bytes were not the expected ones; in the instructions only
 
 // The operands of the sequence. The instructions know where each is.
 struct Request {
