@@ -622,7 +622,11 @@ std::size_t Socket::peek(int fd, Parts parts) {
 // Asks first how many bytes there are, and only then where the turn ends: so none of them is of a later turn.
 std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
                                   std::uint32_t turn) const {
-    const int here = waiting_bytes(fd, SIOCINQ);
+    int here = waiting_bytes(fd, SIOCINQ);
+    // The kernel counts none at the place of urgent data, though bytes follow. An error is left to sleep().
+    if (here == 0 && (events_now(fd, POLLIN) & (POLLIN | POLLERR)) == POLLIN) {
+        here = 1;
+    }
     if (here <= 0) {
         return 0;
     }
