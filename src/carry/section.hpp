@@ -51,11 +51,13 @@ public:
         constexpr SignalMask held = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) |
                                       bit(SIGSYS) | bit(SIGABRT));
         LIBC(syscall)(SYS_rt_sigprocmask, SIG_BLOCK, &held, &before_, sizeof(held));
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels_);
     }
     // Not noexcept: a thread that is cancelled at any moment (pthread_setcanceltype(3)) ends here.
     ~HeldHandlers() noexcept(false) {
         const int error = errno;
         LIBC(syscall)(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof(before_));
+        pthread_setcancelstate(cancels_, nullptr);
         errno = error;
     }
     HeldHandlers(const HeldHandlers &) = delete;
@@ -63,6 +65,7 @@ public:
 
 private:
     SignalMask before_ = 0;
+    int cancels_ = PTHREAD_CANCEL_ENABLE;  // close(2) and its like would end the thread with a lock
 };
 
 // Holds a lock, and keeps handlers from running. A section does not sleep.

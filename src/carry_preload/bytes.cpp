@@ -27,13 +27,20 @@ ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags,
 
 namespace {
 
-// The kernel refuses these counts.
+// The kernel refuses these.
+bool is_refused(const iovec *parts, std::size_t count) {
+    return count > IOV_MAX || (parts == nullptr && count != 0);
+}
+
 Parts parts_of(const iovec *parts, std::size_t count) {
-    return parts != nullptr && count <= IOV_MAX ? Parts{parts, count} : Parts{};
+    return Parts{parts, count};
 }
 
 // What recvmsg(2) writes of a TCP connection, beside the bytes.
 ssize_t receive_message(Socket &socket, int fd, msghdr *message, int flags) {
+    if (is_refused(message->msg_iov, message->msg_iovlen)) {
+        return LIBC(recvmsg)(fd, message, flags);
+    }
     const Parts parts = parts_of(message->msg_iov, message->msg_iovlen);
     const bool was_linked = socket.is_linked();
     const ssize_t bytes = socket.receive(fd, parts, flags, [&] { return LIBC(recvmsg)(fd, message, flags); });
@@ -70,7 +77,7 @@ INTERPOSED(3, read)(int fd, void *bytes, size_t size) {
 INTERPOSED(3, readv)(int fd, const iovec *parts, int count) {
     const auto by_kernel = [&] { return LIBC(readv)(fd, parts, count); };
     Socket *const socket = sockets.at(fd);
-    return socket == nullptr || count < 0
+    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count))
                ? by_kernel()
                : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
 }
@@ -149,7 +156,7 @@ INTERPOSED(3, write)(int fd, const void *bytes, size_t size) {
 INTERPOSED(3, writev)(int fd, const iovec *parts, int count) {
     const auto by_kernel = [&] { return LIBC(writev)(fd, parts, count); };
     Socket *const socket = sockets.at(fd);
-    return socket == nullptr || count < 0
+    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count))
                ? by_kernel()
                : socket->send(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
 }
@@ -176,6 +183,9 @@ INTERPOSED(3, sendmsg)(int fd, const msghdr *message, int flags) {
     }
     if (socket == nullptr) {
         carry_preload::hand_over_rights(*message);
+        return by_kernel();
+    }
+    if (is_refused(message->msg_iov, message->msg_iovlen)) {
         return by_kernel();
     }
     if (message->msg_controllen != 0) {

@@ -14,6 +14,7 @@
 
 #include "base/interpose.hpp"
 #include "carry/looking.hpp"
+#include "carry/section.hpp"
 #include "carry/waits.hpp"
 #include "carry_preload/fresh.hpp"
 
@@ -94,13 +95,33 @@ struct Sets {
     }
 };
 
+// A handler that interrupts the call may use the heap as well.
+class Entries {
+public:
+    Entries(const Sets &sets, int count) {
+        const carry::HeldHandlers held;
+        all_ = sets.entries(count);
+    }
+    ~Entries() noexcept(false) {
+        const carry::HeldHandlers held;
+        std::vector<pollfd>{}.swap(all_);
+    }
+    Entries(const Entries &) = delete;
+    Entries &operator=(const Entries &) = delete;
+    [[nodiscard]] std::span<pollfd> all() { return all_; }
+
+private:
+    std::vector<pollfd> all_;
+};
+
 // Returns nothing when no ring is concerned.
 std::optional<int> select_any(int count, const Sets &sets, const timespec *timeout,
                               const sigset_t *mask) try {
     if (!carry::any_link() || count < 0) {
         return std::nullopt;
     }
-    std::vector<pollfd> entries = sets.entries(count);
+    Entries held{sets, count};
+    const std::span<pollfd> entries = held.all();
     if (!carry::concern_a_ring(entries)) {
         return std::nullopt;
     }

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 enum { wait_ms = 20000 };
-static bool carried; /* the program runs with librsocket-preload.so */
+static bool carried;       /* the program runs with librsocket-preload.so */
+static bool in_the_memory; /* it runs with libcarry-preload.so, and a connection goes over at once */
 
 /* Only rsockets have options of level SOL_RDMA. */
 static inline bool is_carried(int fd) {
@@ -66,6 +67,16 @@ static inline void await(int fd, short events) {
     assert_int_equal(one.revents, events);
 }
 
+/* Uses a connection so often that its bytes go through memory, where they can. */
+static inline void use(const int ends[2]) {
+    enum { uses_to_go_over = 8 };
+    char byte = '!';
+    for (int i = 0; in_the_memory && i < 2 * uses_to_go_over; ++i) {
+        assert_int_equal(send(ends[i % 2], &byte, 1, 0), 1);
+        assert_int_equal(recv(ends[1 - i % 2], &byte, 1, 0), 1);
+    }
+}
+
 /* Connects ends[0], a socket of the given type, to ends[1], which was accepted with these flags. */
 static inline void connect_ends(int ends[2], int type, int flags) {
     struct connecting one;
@@ -88,6 +99,7 @@ static inline void connect_ends(int ends[2], int type, int flags) {
     assert_int_equal(close(listener), 0);
     assert_int_equal(is_carried(ends[0]), carried);
     assert_int_equal(is_carried(ends[1]), carried);
+    use(ends);
 }
 
 static inline void make_pair(int ends[2]) {

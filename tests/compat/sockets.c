@@ -2,7 +2,7 @@
 /*
  * sockets.c: tests what libc's calls do with TCP sockets. Run alone, it shows that libc does what is asserted
  * here; with librsocket-preload.so, and the argument `carried`, it shows that the same calls do the same over
- * rsockets, or how they differ.
+ * rsockets, or how they differ. With libcarry-preload.so and the argument `memory` they do as libc.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -554,8 +554,8 @@ static void a_number_that_is_closed_is_none(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
-/* The device's own descriptors are elsewhere, whatever it does while the program accepts. Files that the other thread's
- * connect reads have low numbers, and are closed soon. */
+/* The device's own descriptors are elsewhere, whatever it does while the program accepts. Files that the
+ * other thread's connect reads have low numbers, and are closed soon. */
 static void an_accepted_socket_has_the_next_number(void **state) {
     (void)state;
     struct connecting one;
@@ -912,6 +912,7 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
 
 int main(int count, char **words) {
     carried = count > 1 && strcmp(words[1], "carried") == 0;
+    in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
         cmocka_unit_test(blocks_as_it_is_told),

@@ -494,6 +494,7 @@ static void a_thread_is_cancelled_asynchronously(void **state) {
 
 int main(int count, char **words) {
     carried = count > 1 && strcmp(words[1], "carried") == 0;
+    in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_lets_signals_through),
         cmocka_unit_test(a_handler_that_interrupts_a_wait_does_anything),
