@@ -724,7 +724,9 @@ int Socket::readable_bytes(int fd) {
     const std::uint32_t turn = in_.turn + (is_in_ring(in_.turn) ? 1 : 0);
     std::uint64_t data = 0;
     if (turn == in_.turn || direction.turn.load(std::memory_order_seq_cst) != in_.turn) {
-        const std::uint64_t before = direction.turns[turn % Direction::most_turns].doorbells - in_.dropped;
+        // None are known of a sender that has not taken this link yet, after an earlier one.
+        const std::uint64_t bells = direction.turns[turn % Direction::most_turns].doorbells;
+        const std::uint64_t before = bells - std::min<std::uint64_t>(bells, in_.dropped);
         data = std::min(in_tcp - std::min(in_tcp, before), left_of(turn));
     }
     return static_cast<int>(std::min<std::uint64_t>(in_memory + data, INT_MAX));
