@@ -68,16 +68,18 @@ ssize_t send_one(Socket &socket, int fd, const void *bytes, std::size_t size, in
 
 // ---- in ----
 
+// read(2) of nothing waits for nothing; recv(2) does.
 INTERPOSED(3, read)(int fd, void *bytes, size_t size) {
     const auto by_kernel = [&] { return LIBC(read)(fd, bytes, size); };
     Socket *const socket = sockets.at(fd);
-    return socket == nullptr ? by_kernel() : receive_one(*socket, fd, bytes, size, 0, by_kernel);
+    return socket == nullptr || size == 0 ? by_kernel() : receive_one(*socket, fd, bytes, size, 0, by_kernel);
 }
 
 INTERPOSED(3, readv)(int fd, const iovec *parts, int count) {
     const auto by_kernel = [&] { return LIBC(readv)(fd, parts, count); };
     Socket *const socket = sockets.at(fd);
-    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count))
+    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count)) ||
+                   base::size_of(parts_of(parts, static_cast<std::size_t>(count))) == 0
                ? by_kernel()
                : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
 }
