@@ -720,15 +720,11 @@ int Socket::readable_bytes(int fd) {
     const Direction &direction = from_peer();
     const std::uint64_t in_memory = (direction.put.load() & ~Direction::refused) - in_.taken;
     const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
-    // Doorbells lie before the bytes of the turn in TCP, and those of the next turn behind them.
-    const std::uint32_t turn = in_.turn + (is_in_ring(in_.turn) ? 1 : 0);
-    std::uint64_t data = 0;
-    if (turn == in_.turn || direction.turn.load(std::memory_order_seq_cst) != in_.turn) {
-        // None are known of a sender that has not taken this link yet, after an earlier one.
-        const std::uint64_t bells = direction.turns[turn % Direction::most_turns].doorbells;
-        const std::uint64_t before = bells - std::min<std::uint64_t>(bells, in_.dropped);
-        data = std::min(in_tcp - std::min(in_tcp, before), left_of(turn));
-    }
+    // The bytes in TCP may be of two turns, with doorbells before, between and behind them. None are known of
+    // a sender that has not taken this link yet, after an earlier one.
+    const std::uint64_t bells = direction.doorbells.load(std::memory_order_seq_cst);
+    const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);
+    const std::uint64_t data = in_tcp - std::min(in_tcp, unread_bells);
     return static_cast<int>(std::min<std::uint64_t>(in_memory + data, INT_MAX));
 }
 
