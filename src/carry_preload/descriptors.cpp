@@ -49,6 +49,9 @@ int duplicated(int fd, int number) {
 }
 
 int duplicate_onto(int fd, int number, int flags) {
+    if ((flags & ~O_CLOEXEC) != 0) {
+        return LIBC(dup3)(fd, number, flags);  // which refuses, and closes nothing
+    }
     Socket *const source = sockets.at(fd);
     Socket *const replaced = sockets.at(number);
     const bool is_ours = !base::is_in_parents_memory();
