@@ -15,7 +15,8 @@ librpma::MrDescriptor rpma_mr_local::descriptor() const {
 }
 
 bool rpma_mr_local::is_accessed() {
-    if (region_.try_reset() != EBUSY) {
+    // With a device of the kernel the object ends whatever ibv_dereg_mr returns, as in librpma 1.3.
+    if (&provider_ != &verbs::soft || region_.try_reset() != EBUSY) {
         return false;
     }
     BASE_LOG(Error, "ibv_dereg_mr failed: a peer on this host may still access the memory");

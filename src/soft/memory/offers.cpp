@@ -218,8 +218,12 @@ bool Offers::await_end(Place &place, base::Clock::time_point until) {
         place.offers->mutex.assert_held();
         place.process = place.offers->process_;
     }
-    for (unsigned looks = 1; !has_ended(place, looks % looks_without_kernel == 0); ++looks) {
-        if (base::Clock::now() >= until) {
+    for (unsigned looks = 1;; ++looks) {
+        const bool is_last = base::Clock::now() >= until;
+        if (has_ended(place, is_last || looks % looks_without_kernel == 0)) {
+            return true;
+        }
+        if (is_last) {
             BASE_LOG(
                 Error,
                 "process %d has not finished an access to registered memory that it may no longer access; "
@@ -229,7 +233,6 @@ bool Offers::await_end(Place &place, base::Clock::time_point until) {
         }
         sched_yield();
     }
-    return true;
 }
 
 bool Offers::take_written(std::size_t number, Left &range) const {
