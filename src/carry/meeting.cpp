@@ -72,8 +72,6 @@ private:
     }
 };
 
-Meeting::Counts Meeting::counts;
-
 namespace {
 
 // An end that knows of the other one looks at each use, this often; then it looks as one that does not.

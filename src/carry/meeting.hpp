@@ -34,12 +34,6 @@ public:
     // The socket ends, or stays in TCP.
     static void forget(Socket &socket);
 
-    struct Counts {
-        std::atomic<std::uint64_t> over;  // connections whose sender went to the ring
-        std::atomic<std::uint64_t> back;  // turns that went back to TCP
-    };
-    static Counts counts;
-
 private:
     enum State : std::uint32_t { None, Waiting, Offering, Linked };
     struct Slot;

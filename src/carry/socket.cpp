@@ -263,16 +263,12 @@ void Socket::enter_ring(int fd) {
     }
     // A receiver that was rung for in an earlier turn may sleep still, when another one took the doorbell.
     out_.rung_for = direction.sleeps.load(std::memory_order_seq_cst) - 1;
-    if (out_.turn == 0) {
-        Meeting::counts.over.fetch_add(1, std::memory_order_relaxed);
-    }
     begin_turn();
 }
 
 void Socket::leave_ring() {
     if (is_in_ring(out_.turn)) {
         begin_turn();
-        Meeting::counts.back.fetch_add(1, std::memory_order_relaxed);
     }
 }
 

@@ -146,7 +146,6 @@ public:
     [[nodiscard]] Counts received() const;
     [[nodiscard]] Counts sent() const;
     [[nodiscard]] std::uint32_t turns_back() const { return out_.turn / 2; }
-    [[nodiscard]] bool was_over() const { return out_.put.load() != 0 || in_.taken.load() != 0; }
 
     std::atomic<std::uint32_t> next_free;  // of carry/sockets
 

@@ -11,7 +11,8 @@
 
 namespace carry {
 
-// Of connections: those whose bytes went through memory too, those that stayed in TCP, and their bytes.
+// The counts of connections: those whose bytes went through memory too, those that stayed in TCP, and their
+// bytes.
 struct Totals {
     std::uint64_t over = 0;
     std::uint64_t in_tcp = 0;
@@ -57,7 +58,7 @@ public:
     }
     // The number is another descriptor's now: the program has closed it unseen.
     void forget(int fd);
-    // Of the connections that have ended in this process.
+    // Returns the counts of the connections that have ended in this process.
     [[nodiscard]] Totals totals() const;
     void count_from_here();
     // The process is about to fork: its child will have all of them too.

@@ -36,7 +36,7 @@ Parts parts_of(const iovec *parts, std::size_t count) {
     return Parts{parts, count};
 }
 
-// What recvmsg(2) writes of a TCP connection, beside the bytes.
+// recvmsg(2) writes no name and no control data of a TCP connection. Returns what it returns.
 ssize_t receive_message(Socket &socket, int fd, msghdr *message, int flags) {
     if (is_refused(message->msg_iov, message->msg_iovlen)) {
         return LIBC(recvmsg)(fd, message, flags);

@@ -83,7 +83,8 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
         }
         return {};
     };
-    // What a slow source has given is stored meanwhile, because a push that stores nothing is ended.
+    // The push stores what a slow source has given meanwhile, because the server ends a push that stores
+    // nothing.
     const auto waiting = [&](std::size_t got) -> Outcome<> {
         TRY(write(got));
         TRY(flush());

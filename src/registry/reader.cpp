@@ -63,7 +63,7 @@ base::Fd open_file(const FileName &name, const std::string &path, std::size_t &b
     return file;
 }
 
-// What is read of the files of other users: they may have made as many as they like.
+// The reader reads only so much of the files of other users: they may have made as many as they like.
 class Allowance {
 public:
     // Returns whether so many bytes of a file of the user may be read.

@@ -53,7 +53,7 @@ constexpr std::uint64_t calls = 6;
 
 #if RESTARTABLE
 
-// What the kernel has to know of the sequence.
+// The kernel reads this description of the sequence.
 extern "C" [[gnu::visibility("hidden")]] const rseq_cs softrdma_sequence_described;
 
 // The sequence is from 1 to 6. The kernel lets a thread that it interrupts there go on at 91. It clears the
