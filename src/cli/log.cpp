@@ -27,7 +27,13 @@ namespace {
 
 // librpma and the soft device log from any thread.
 constinit base::LastingMutex mutex;
-std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> kept_lines GUARDED_BY(mutex);
+
+// The last line of each level. Never destroyed: the engine may log when main() returns.
+std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> &kept_lines() REQUIRES(mutex) {
+    static auto &lines = *new std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1>;
+    return lines;
+}
+
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
 std::atomic<bool> with_time{false};
 
@@ -72,7 +78,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
         send(level, line);
     }
     const base::Lock lock{mutex};
-    std::string &kept = kept_lines.at(static_cast<std::size_t>(level));
+    std::string &kept = kept_lines().at(static_cast<std::size_t>(level));
     // The first error is the cause of the later ones; the last warning tells the result.
     if (level > RPMA_LOG_LEVEL_ERROR || kept.empty()) {
         kept = std::move(line);
@@ -137,13 +143,13 @@ std::string time_text() {
 
 void clear_log() {
     const base::Lock lock{mutex};
-    kept_lines.fill({});
+    kept_lines().fill({});
 }
 
 std::string logged_reason() {
     const base::Lock lock{mutex};
     for (int level = RPMA_LOG_LEVEL_FATAL; level <= RPMA_LOG_LEVEL_WARNING; ++level) {
-        const std::string &line = kept_lines.at(static_cast<std::size_t>(level));
+        const std::string &line = kept_lines().at(static_cast<std::size_t>(level));
         if (!line.empty()) {
             return ": " + without_call(line);
         }

@@ -4,6 +4,9 @@
 # link a connection has, and why.
 . "$(dirname "$0")/server.bash"
 
+# The environment of the whole suite may keep connections on TCP.
+unset SOFTRDMA_SHM
+
 start_server pool 1M
 
 # logged VALUE PATTERN: with this RPMA_LOG a line of standard error has the pattern.
