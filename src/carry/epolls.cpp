@@ -70,7 +70,6 @@ struct Set {
     std::vector<Member *> hot;
     int waker = -1;         // an eventfd in the set, under the set's address; ends a sleep
     std::size_t first = 0;  // of `hot`, to be looked at first
-    unsigned waits = 0;
     unsigned sleepers = 0;  // threads
 };
 
@@ -255,6 +254,15 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
     return count;
 }
 
+// The kernel has disarmed the member for an event of which the program is not told.
+void rearm(const Member &member) REQUIRES(mutex) {
+    if ((member.wanted.events & EPOLLONESHOT) != 0 && !member.is_disarmed) {
+        epoll_event event = member.wanted;
+        event.data.ptr = const_cast<Member *>(&member);
+        (void)LIBC(epoll_ctl)(member.set.epoll, EPOLL_CTL_MOD, member.fd, &event);
+    }
+}
+
 // Turns the kernel's events into the program's, behind those of the rings. Returns how many there are in all.
 std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_t before) REQUIRES(mutex) {
     std::size_t count = before;
@@ -279,6 +287,7 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
             member.told = member.socket->arrived();
         }
         if (found == 0 || (member.is_disarmed && member.found == nullptr)) {
+            rearm(member);
             continue;
         }
         if (member.found != nullptr) {
@@ -392,10 +401,9 @@ int wait_in_kernel(int epoll, std::span<epoll_event> events, const timespec *tim
 // One look at the rings and the kernel. Returns how many events it found, or -1.
 int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
     constexpr timespec at_once{};
-    constexpr unsigned waits_of_rings = 4;  // the kernel is asked at least in each such wait
     const Held held;
     std::size_t count = take_from_rings(set, events);
-    if (count < events.size() && (count == 0 || ++set.waits % waits_of_rings == 0)) {
+    if (count < events.size()) {  // the kernel would tell of all at once
         const int more = wait_in_kernel(set.epoll, events.subspan(count), &at_once, mask);
         if (more < 0 && count == 0) {
             return -1;

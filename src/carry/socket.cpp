@@ -394,7 +394,7 @@ void Socket::leave_with_peer(int fd) {
         const Section section{in_.lock};
         advance();
         is_left = from_peer().turn.load(std::memory_order_seq_cst) == in_.turn && !is_in_ring(in_.turn) &&
-                  drop_doorbells(fd) && has_link_.exchange(false);
+                  drop_all_doorbells(fd) && has_link_.exchange(false);
     }
     if (is_left) {
         epolls::unlinked(*this);
@@ -538,7 +538,7 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
 
 // Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
 // Returns whether all that were sent are gone; others are under way.
-bool Socket::drop_doorbells(int fd) {
+bool Socket::drop_all_doorbells(int fd) {
     const Direction &direction = from_peer();
     std::uint64_t sent = direction.doorbells.load(std::memory_order_seq_cst);
     if (!is_in_ring(in_.turn)) {
@@ -552,8 +552,13 @@ bool Socket::drop_doorbells(int fd) {
             return false;
         }
         std::array<char, 64> bells;
-        const ssize_t dropped = LIBC(recv)(
-            fd, bells.data(), std::min<std::uint64_t>(bells.size(), sent - in_.dropped), MSG_DONTWAIT);
+        // A receive that finds no byte would take an error away, which is the program's.
+        const auto here = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
+        const ssize_t dropped =
+            here != 0
+                ? LIBC(recv)(fd, bells.data(),
+                             std::min({std::uint64_t{bells.size()}, here, sent - in_.dropped}), MSG_DONTWAIT)
+                : 0;
         if (dropped <= 0) {
             return false;
         }
@@ -577,13 +582,14 @@ bool Socket::may_drop_doorbells() {
 std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
     advance();
     if (!is_in_ring(in_.turn)) {
-        const std::size_t bytes = drop_doorbells(fd) ? take_from_tcp(fd, parts, skip, flags, in_.turn) : 0;
+        const std::size_t bytes =
+            drop_all_doorbells(fd) ? take_from_tcp(fd, parts, skip, flags, in_.turn) : 0;
         in_.count.fetch_add(bytes, std::memory_order_relaxed);
         return bytes;
     }
     const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), base::size_of(parts) - skip);
     if (bytes == 0) {
-        (void)drop_doorbells(fd);
+        (void)drop_all_doorbells(fd);
         return 0;
     }
     if ((flags & MSG_TRUNC) == 0) {
@@ -592,6 +598,10 @@ std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
     in_.count.fetch_add(bytes, std::memory_order_relaxed);
     in_.taken.store(in_.taken + bytes, std::memory_order_relaxed);
     from_peer().taken.store(in_.taken, std::memory_order_release);
+    // A process that is killed with a doorbell in its socket would reset the connection.
+    if (in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst) && in_ring(in_.turn) == 0) {
+        (void)drop_all_doorbells(fd);
+    }
     return bytes;
 }
 
@@ -600,7 +610,8 @@ std::size_t Socket::peek(int fd, Parts parts) {
     advance();
     const std::size_t most = base::size_of(parts);
     if (!is_in_ring(in_.turn)) {
-        const std::size_t bytes = drop_doorbells(fd) ? take_from_tcp(fd, parts, 0, MSG_PEEK, in_.turn) : 0;
+        const std::size_t bytes =
+            drop_all_doorbells(fd) ? take_from_tcp(fd, parts, 0, MSG_PEEK, in_.turn) : 0;
         if (bytes != left_of(in_.turn)) {
             return bytes;
         }
@@ -610,7 +621,8 @@ std::size_t Socket::peek(int fd, Parts parts) {
     }
     const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), most);
     copy_from_ring(parts, 0, bytes);
-    return bytes == left_of(in_.turn) && drop_doorbells(fd)
+    const bool is_last = bytes == left_of(in_.turn);
+    return (bytes == 0 || is_last) && drop_all_doorbells(fd) && is_last
                ? bytes + take_from_tcp(fd, parts, bytes, MSG_PEEK, in_.turn + 1)
                : bytes;
 }
@@ -668,7 +680,7 @@ bool Socket::begin_sleep(int fd) {
     const Section section{in_.lock};
     advance();
     if (is_in_ring(in_.turn)) {
-        (void)drop_doorbells(fd);
+        (void)drop_all_doorbells(fd);
         advance();
     }
     return in_ring(in_.turn) == 0;
@@ -688,7 +700,7 @@ bool Socket::is_readable(int fd) {
             return true;
         }
         const std::uint64_t before = in_.dropped;
-        const bool all = drop_doorbells(fd);
+        const bool all = drop_all_doorbells(fd);
         if (in_.dropped == before) {
             return all && (!is_in_ring(in_.turn) || (events_now(fd, POLLIN) & POLLIN) != 0);
         }
@@ -712,7 +724,7 @@ int Socket::readable_bytes(int fd) {
     }
     const Section section{in_.lock};
     advance();
-    (void)drop_doorbells(fd);
+    (void)drop_all_doorbells(fd);
     const Direction &direction = from_peer();
     const std::uint64_t in_memory = (direction.put.load() & ~Direction::refused) - in_.taken;
     const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
@@ -755,7 +767,16 @@ bool Socket::is_kernels(int fd) {
     }
     const Section section{in_.lock};
     advance();
-    return in_ring(in_.turn) == 0 && drop_doorbells(fd);
+    return in_ring(in_.turn) == 0 && drop_all_doorbells(fd);
+}
+
+void Socket::drop_doorbells(int fd) {
+    const Inside inside{*this};
+    if (is_linked()) {
+        const Section section{in_.lock};
+        advance();
+        (void)drop_all_doorbells(fd);
+    }
 }
 
 void Socket::before_end(int fd) {
@@ -765,7 +786,7 @@ void Socket::before_end(int fd) {
     }
     const Section section{in_.lock};
     advance();
-    for (const std::int64_t until = in(waits_for_doorbell); !drop_doorbells(fd) && now() < until;) {
+    for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd) && now() < until;) {
         __builtin_ia32_pause();
     }
     // A socket that is closed before all was read resets the connection.

@@ -136,6 +136,8 @@ public:
     // Called before the last descriptor of the last process is closed. A doorbell that is not read would make
     // an orderly end a reset.
     void before_end(int fd);
+    // Takes away the doorbells that have come, if the program has read what they were for.
+    void drop_doorbells(int fd);
     // All descriptors are closed. Returns whether no thread uses it any more; otherwise it stays as it is.
     [[nodiscard]] bool end();
 
@@ -228,7 +230,7 @@ private:
     void advance();
     [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
-    [[nodiscard]] bool drop_doorbells(int fd);
+    [[nodiscard]] bool drop_all_doorbells(int fd);
     [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
     [[nodiscard]] std::size_t peek(int fd, Parts parts);

@@ -171,6 +171,48 @@ void Sockets::end(Socket &socket) {
     }
 }
 
+// Calls use(one of its numbers, a Socket), once for each Socket of this process. A handler may call, so there
+// is no list of them.
+template <typename Use>
+void Sockets::for_each(Use use) {
+    if (arena_ == nullptr || base::is_in_parents_memory()) {
+        return;
+    }
+    const Changing whole;
+    for_all([&](int fd, Socket &socket) {
+        if (std::uint32_t &numbers = numbers_[place_of(socket)]; (numbers & seen) == 0) {
+            numbers |= seen;
+            use(fd, socket);
+        }
+    });
+    for_all([&](int, Socket &socket) { numbers_[place_of(socket)] &= ~seen; });
+}
+
+void Sockets::end_with_process() {
+    static std::atomic<bool> has_ended{false};
+    if (has_ended.exchange(true)) {
+        return;
+    }
+    for_each([](int fd, Socket &socket) {
+        if (socket.is_of_one_process()) {
+            socket.before_end(fd);
+        } else {
+            (void)socket.one_process_less();
+        }
+    });
+}
+
+void Sockets::leave() {
+    for_each([](int fd, Socket &socket) {
+        socket.drop_doorbells(fd);
+        (void)socket.one_process_less();
+    });
+}
+
+void Sockets::stay() {
+    for_each([](int, Socket &socket) { socket.one_more_process(); });
+}
+
 void Sockets::forget(int fd) {
     Socket *const socket = at(fd);
     if (socket == nullptr || base::is_in_parents_memory()) {

@@ -56,6 +56,12 @@ public:
         }
         return result;
     }
+    // The process ends, and with it its descriptors, as if it closed them.
+    void end_with_process();
+    // The process is about to execute another program, whose use of the sockets is not counted. stay() is for
+    // a process that could not.
+    void leave();
+    void stay();
     // The number is another descriptor's now: the program has closed it unseen.
     void forget(int fd);
     // Returns the counts of the connections that have ended in this process.
@@ -80,6 +86,9 @@ private:
     [[nodiscard]] static Arena *arena();
     void set(int fd, std::uint32_t place);
     [[nodiscard]] bool take(int fd, Socket &socket);
+    template <typename Use>
+    void for_each(Use use);
+    static constexpr std::uint32_t seen = 1U << 31;  // of numbers_, during for_each()
     void end(Socket &socket);
 
     static constexpr std::uint32_t most_sockets = 1U << 16;

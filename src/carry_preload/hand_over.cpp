@@ -77,28 +77,48 @@ void hand_over_to_program() {
 
 using carry_preload::hand_over_to_program;
 
+namespace {
+
+// The process executes another program while one lives. A call that returns has failed.
+class Executing {
+public:
+    Executing() {
+        hand_over_to_program();
+        sockets.leave();
+    }
+    ~Executing() {
+        const int error = errno;
+        sockets.stay();
+        errno = error;
+    }
+    Executing(const Executing &) = delete;
+    Executing &operator=(const Executing &) = delete;
+};
+
+}  // namespace
+
 INTERPOSED(3, execve)(const char *path, char *const *arguments, char *const *environment) noexcept {
-    hand_over_to_program();
+    const Executing executing;
     return LIBC(execve)(path, arguments, environment);
 }
 
 INTERPOSED(2, execv)(const char *path, char *const *arguments) noexcept {
-    hand_over_to_program();
+    const Executing executing;
     return LIBC(execv)(path, arguments);
 }
 
 INTERPOSED(2, execvp)(const char *file, char *const *arguments) noexcept {
-    hand_over_to_program();
+    const Executing executing;
     return LIBC(execvp)(file, arguments);
 }
 
 INTERPOSED(3, execvpe)(const char *file, char *const *arguments, char *const *environment) noexcept {
-    hand_over_to_program();
+    const Executing executing;
     return LIBC(execvpe)(file, arguments, environment);
 }
 
 INTERPOSED(3, fexecve)(int fd, char *const *arguments, char *const *environment) noexcept {
-    hand_over_to_program();
+    const Executing executing;
     return LIBC(fexecve)(fd, arguments, environment);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// carry_preload/statistics: the line of `rpma run --sockets --stats` about a process, when it ends.
+// carry_preload/statistics: the end of a process, and the line of `rpma run --sockets --stats` about it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -78,7 +78,10 @@ struct OfProcess {
             file = file_of_figures();
         }
     }
-    ~OfProcess() { tell(); }
+    ~OfProcess() {
+        tell();
+        carry::sockets.end_with_process();
+    }
 } of_process;
 
 // A forked child counts its own connections. `sockets` is made by the compiler, before any constructor.
@@ -93,6 +96,7 @@ const base::ForkHook counts_from_fork{base::ForkLevel::SocketPreloadStreams, {.a
 // Many programs and children end so, without the functions that exit(3) calls.
 NAMED(void, _exit, int status) {
     tell();
+    carry::sockets.end_with_process();
     LIBC(_exit)(status);
     __builtin_unreachable();
 }
