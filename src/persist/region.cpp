@@ -142,23 +142,46 @@ std::optional<Region::Failure> Region::sync(std::uintptr_t begin, std::uintptr_t
 }
 
 base::Result<void> Region::persist(const void *address, std::size_t length) {
+    Portion portion;
+    for (;;) {
+        const auto done = persist_portion(address, length, portion);
+        if (!done) {
+            return base::Failure{done.error()};
+        }
+        if (*done == length) {
+            return {};
+        }
+        address = static_cast<const std::byte *>(address) + *done;
+        length -= *done;
+    }
+}
+
+base::Result<std::size_t> Region::persist_portion(const void *address, std::size_t length, Portion &portion) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     if (begin < begin_ || begin > end_ || length > end_ - begin) {
         return base::failure(EINVAL);
     }
+    const std::size_t bytes = portion.of(begin, length);
     if (failed_.load(std::memory_order_relaxed) == 0 && !closed_.load(std::memory_order_acquire)) {
-        const auto failure = sync(begin, begin + length);
+        const auto started = bytes < length ? base::Clock::now() : base::Clock::time_point{};
+        const auto failure = sync(begin, begin + bytes);
+        if (bytes < length) {
+            portion.took(base::Clock::now() - started);
+        }
         // If the region was closed meanwhile, other data may be mapped there now, and only close() knows the
         // result.
         if (failure && !closed_.load(std::memory_order_acquire)) {
             failed_.store(failure->error, std::memory_order_relaxed);
-            BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", length, address,
+            BASE_LOG(Error, "%zu bytes at %p are not durable: %s; the mapping %s", bytes, address,
                      strerrordesc_np(failure->error), failure->mapping->text.c_str());
         }
     }
     // Relaxed is enough: the number publishes nothing else, and closed_ publishes that of close().
     const int failed = failed_.load(std::memory_order_relaxed);
-    return failed == 0 ? base::Result<void>{} : base::failure(failed);
+    if (failed != 0) {
+        return base::failure(failed);
+    }
+    return bytes;
 }
 
 void Region::close() {

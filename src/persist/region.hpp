@@ -11,6 +11,7 @@
 #include "base/result.hpp"
 #include "persist/file.hpp"
 #include "persist/mapping.hpp"
+#include "persist/portion.hpp"
 #include "persist/worker.hpp"
 
 namespace persist {
@@ -36,6 +37,11 @@ public:
     // memory has vanished, and then always; or with the error of storage (EIO, ENOSPC), and then always, for
     // every region of the file (File).
     [[nodiscard]] base::Result<void> persist(const void *address, std::size_t length);
+
+    // Does the same with the first bytes of the range, and returns their number. It is 0 for an empty range
+    // alone.
+    [[nodiscard]] base::Result<std::size_t> persist_portion(const void *address, std::size_t length,
+                                                            Portion &portion);
 
     // Makes the whole region durable, and then never touches the memory again: persist() returns the result
     // of this call from then on. The memory is still mapped during the call. Blocks for storage. It is called

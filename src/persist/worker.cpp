@@ -126,6 +126,11 @@ bool Worker::submit(Job &job) {
     return !pool.take_back(job);
 }
 
+bool Worker::has_waiting() const {
+    const base::Lock lock{pool_->mutex};
+    return pool_->queued > pool_->idle;
+}
+
 template <typename Use>
 void Worker::for_each(Use use) {
     for (Worker *here = newest.load(std::memory_order_acquire); here != nullptr; here = here->older_) {

@@ -36,6 +36,9 @@ public:
     // the job.
     [[nodiscard]] bool submit(Job &job);
 
+    // Returns whether a job waits for a thread. A long job then submits itself again for its rest.
+    [[nodiscard]] bool has_waiting() const;
+
     // Is called when the process ends. Waits until the threads of all devices have run all jobs and have
     // ended, a second at most.
     static void end_all();

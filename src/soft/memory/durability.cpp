@@ -54,12 +54,19 @@ bool Durability::begin() {
     return false;
 }
 
+// A long flush gives its thread to the jobs that wait, after each portion, and continues behind them.
 bool Durability::persist_now() {
     persists();
-    error_ = persist_on(worker_to_wait_for());
-    persist::Worker *const next = worker_to_wait_for();
-    if (next != nullptr && error_ == 0 && next->submit(job_)) {
-        return true;
+    for (;;) {
+        persist::Worker *const worker = worker_to_wait_for();
+        error_ = persist_portion(worker);
+        persist::Worker *const next = worker_to_wait_for();
+        if (next == nullptr || error_ != 0) {
+            break;
+        }
+        if ((next != worker || next->has_waiting()) && next->submit(job_)) {
+            return true;
+        }
     }
     if (error_ == 0) {
         error_ = persist_all();
@@ -74,33 +81,34 @@ persist::Worker *Durability::worker_to_wait_for() const {
     return waits != dirty_.end() ? waits->region->worker() : nullptr;
 }
 
-// Persists the ranges that belong to this worker, and returns an errno value. No region is pinned meanwhile,
-// so deregistering a region does not wait for the storage of others.
-int Durability::persist_on(const persist::Worker *worker) {
-    int error = 0;
-    std::erase_if(dirty_, [&](const Dirty &range) {
-        if (range.region->worker() != worker) {
-            return false;
-        }
-        const auto done =
-            range.region->persist(range.begin, static_cast<std::size_t>(range.end - range.begin));
-        if (!done) {
-            error = done.error().number;
-            BASE_LOG(Error, "cannot make %td bytes at %p durable: %s", range.end - range.begin,
-                     static_cast<void *>(range.begin), std::strerror(error));
-        }
-        return true;
-    });
-    return error;
+// Persists a portion of the first range that belongs to this worker, and returns an errno value. No region is
+// pinned meanwhile, so deregistering a region does not wait for the storage of others. After a failure the
+// connection ends, and no range is left.
+int Durability::persist_portion(const persist::Worker *worker) {
+    const auto range =
+        std::ranges::find_if(dirty_, [&](const Dirty &one) { return one.region->worker() == worker; });
+    const auto done = range->region->persist_portion(
+        range->begin, static_cast<std::size_t>(range->end - range->begin), portion_);
+    if (!done) {
+        const int error = done.error().number;
+        BASE_LOG(Error, "cannot make %td bytes at %p durable: %s", range->end - range->begin,
+                 static_cast<void *>(range->begin), std::strerror(error));
+        dirty_.clear();
+        return error;
+    }
+    range->begin += *done;
+    if (range->begin == range->end) {
+        dirty_.erase(range);
+    }
+    return 0;
 }
 
 // Persists all ranges, up to the first error.
 int Durability::persist_all() {
     int error = 0;
     while (error == 0 && !dirty_.empty()) {
-        error = persist_on(dirty_.front().region->worker());
+        error = persist_portion(dirty_.front().region->worker());
     }
-    dirty_.clear();
     return error;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/mutex.hpp"
 #include "base/thread_safety.hpp"
+#include "persist/portion.hpp"
 #include "persist/worker.hpp"
 #include "soft/memory/memory.hpp"
 
@@ -38,8 +39,8 @@ public:
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] bool persisting() const { return persisting_; }
 
-    // Is called on the worker, in the call back. Returns true when another worker does the rest, and will
-    // call back again.
+    // Is called on the worker, in the call back. Returns true when the rest waits for another worker, or for
+    // other jobs of this one, and will be called back again.
     [[nodiscard]] bool persist_now();
     // Is called by the owner, which has locked, when the worker has finished.
     void worker_is_back() { persisting_ = false; }
@@ -54,12 +55,13 @@ private:
     void owns() const ASSERT_CAPABILITY(ranges_) { assert(!persisting_); }
     void persists() const ASSERT_CAPABILITY(ranges_) {}
     [[nodiscard]] persist::Worker *worker_to_wait_for() const REQUIRES(ranges_);
-    [[nodiscard]] int persist_on(const persist::Worker *worker) REQUIRES(ranges_);
+    [[nodiscard]] int persist_portion(const persist::Worker *worker) REQUIRES(ranges_);
     [[nodiscard]] int persist_all() REQUIRES(ranges_);
 
     [[no_unique_address]] base::Role ranges_;
     std::vector<Dirty> dirty_ GUARDED_BY(ranges_);
     persist::Job job_ GUARDED_BY(ranges_);
+    persist::Portion portion_ GUARDED_BY(ranges_);
     int error_ = 0;  // written by the thread that persists, before worker_is_back()
     bool persisting_ = false;
 };
