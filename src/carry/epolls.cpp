@@ -322,14 +322,14 @@ bool begin_sleep_of(Set &set) REQUIRES(mutex) {
 }
 
 // They need not ring any more, when no other thread sleeps here; but a member at which nothing came for some
-// time is left asleep, so that a look does not take longer for it.
+// time is left asleep, so that a look does not take longer for it. One with bytes has not been rung for.
 void end_sleep_of(Set &set) REQUIRES(mutex) {
     constexpr unsigned quiet_enough = 16;
     if (--set.sleepers != 0) {
         return;
     }
     for (Member *const member : set.hot) {
-        member->is_hot = !member->sleeps || ++member->quiet <= quiet_enough;
+        member->is_hot = !member->sleeps || ++member->quiet <= quiet_enough || member->socket->has_bytes();
         if (member->is_hot) {
             end_sleep_of(*member);
         }
@@ -548,6 +548,7 @@ int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeo
         return wait_in_kernel(epoll, events, timeout, mask);
     }
     TimeLeft left{timeout};
+    const Interruptions handlers;
     for (;;) {
         if (const int found = look_once(*set, events, mask); found != 0 || left.is_over()) {
             return found;
@@ -555,6 +556,10 @@ int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeo
         const Hot hot = hot_of(*set);
         if (look([&] { return hot.has_bytes(); })) {
             continue;
+        }
+        if (handlers.any()) {
+            errno = EINTR;
+            return -1;
         }
         int woken = 0;
         {

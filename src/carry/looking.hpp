@@ -11,11 +11,12 @@
 #include <optional>
 
 #include "base/clock.hpp"
+#include "carry/handlers.hpp"
 
 namespace carry {
 
 // A call that waits looks at the rings for so long before it sleeps in the kernel.
-constexpr std::chrono::microseconds looks_for{100};
+constexpr std::chrono::microseconds looks_for{250};
 
 // Says whether this thread's looks are of use. Where other programs want the processor, the peer does not run
 // while this thread looks, so looks in vain become rare: after each the thread leaves out twice as many.
@@ -40,7 +41,8 @@ private:
     unsigned left_out_ = 0;
 };
 
-// Calls found() until it returns true, or the time is over. Returns what it returned last.
+// Calls found() until it returns true, or the time is over, or a signal handler has run. Returns what it
+// returned last.
 template <typename Found>
 [[nodiscard]] bool look(Found found) {
     Looks &looks = Looks::of_thread();
@@ -48,6 +50,7 @@ template <typename Found>
         return found();
     }
     const auto until = base::Clock::now() + looks_for;
+    const Interruptions handlers;
     bool is_there = false;
     do {
         for (int i = 0; i < 8 && !is_there; ++i) {
@@ -57,7 +60,7 @@ template <typename Found>
         if (!is_there) {
             (void)sched_yield();  // the peer may wait for this processor
         }
-    } while (!is_there && base::Clock::now() < until);
+    } while (!is_there && !handlers.any() && base::Clock::now() < until);
     looks.was_of_use(is_there);
     return is_there;
 }

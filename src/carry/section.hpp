@@ -3,13 +3,10 @@
 #pragma once
 
 #include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 
-#include "base/interpose.hpp"
+#include "carry/handlers.hpp"
 
 namespace carry {
 
@@ -37,35 +34,6 @@ private:
         return result == 0 || result == EOWNERDEAD;
     }
     pthread_mutex_t mutex_;
-};
-
-// The kernel's set of signals, with those of the C library (cancellation), which a sigset_t does not take.
-using SignalMask = unsigned long;
-
-// Meanwhile this thread runs no handler but those of faults, and is not cancelled: a handler may use the
-// socket that it has interrupted, as it may with the kernel's.
-class HeldHandlers {
-public:
-    HeldHandlers() {
-        constexpr auto bit = [](int signal) { return SignalMask{1} << (signal - 1); };
-        constexpr SignalMask held = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) |
-                                      bit(SIGSYS) | bit(SIGABRT));
-        LIBC(syscall)(SYS_rt_sigprocmask, SIG_BLOCK, &held, &before_, sizeof(held));
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels_);
-    }
-    // Not noexcept: a thread that is cancelled at any moment (pthread_setcanceltype(3)) ends here.
-    ~HeldHandlers() noexcept(false) {
-        const int error = errno;
-        LIBC(syscall)(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof(before_));
-        pthread_setcancelstate(cancels_, nullptr);
-        errno = error;
-    }
-    HeldHandlers(const HeldHandlers &) = delete;
-    HeldHandlers &operator=(const HeldHandlers &) = delete;
-
-private:
-    SignalMask before_ = 0;
-    int cancels_ = PTHREAD_CANCEL_ENABLE;  // close(2) and its like would end the thread with a lock
 };
 
 // Holds a lock, and keeps handlers from running. A section does not sleep.

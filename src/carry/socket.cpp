@@ -46,7 +46,7 @@ constexpr std::uint32_t sends_in_tcp = 16;
 // that. When most messages of up to this size need one, the connection leaves the ring.
 constexpr std::size_t small_bytes = 4096;
 constexpr int rung_by_one = 3;
-constexpr int most_rung = 64;
+constexpr int most_rung = 1024;
 
 std::int64_t now() {
     return base::Clock::now().time_since_epoch().count();
@@ -440,6 +440,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         Meeting::used(*this, fd, 0);
     }
     leave_with_peer(fd);
+    const Interruptions handlers;
     for (;;) {
         const std::size_t before = done;
         {
@@ -461,6 +462,10 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         if (done == before && !waits) {
             nothing = sleep(fd, flags);
         } else if (done == before && !comes_soon()) {
+            if (handlers.without_restart()) {
+                nothing = {.is_final = true, .result = -1, .error = EINTR};
+                continue;
+            }
             nothing = begin_sleep(fd) ? sleep(fd, flags) : nothing;
             end_sleep();
         }

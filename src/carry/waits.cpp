@@ -109,6 +109,7 @@ bool concern_a_ring(std::span<const pollfd> entries) {
 int wait_for(std::span<pollfd> entries, const timespec *timeout, const sigset_t *mask) {
     constexpr timespec at_once{};
     TimeLeft left{timeout};
+    const Interruptions handlers;
     const auto ask_kernel = [&](const timespec *time) {
         const int result = LIBC(ppoll)(entries.data(), entries.size(), time, mask);
         return result < 0 ? result : settle(entries);
@@ -119,6 +120,10 @@ int wait_for(std::span<pollfd> entries, const timespec *timeout, const sigset_t 
         }
         if (look([&] { return any_ready(entries); })) {
             continue;
+        }
+        if (handlers.any()) {
+            errno = EINTR;
+            return -1;
         }
         if (const Sleep sleep{entries}; sleep.has_nothing()) {
             if (const int ready = ask_kernel(left.now()); ready != 0) {

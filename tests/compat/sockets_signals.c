@@ -492,6 +492,115 @@ static void a_thread_is_cancelled_asynchronously(void **state) {
     close_pair(busy.ends);
 }
 
+/* sigaction(2) and its relatives tell of the handlers that the program has set, with their flags. */
+static void handlers_are_those_of_the_program(void **state) {
+    (void)state;
+    struct sigaction before;
+    handle(SIGUSR2, SA_RESTART | SA_NODEFER);
+    assert_int_equal(sigaction(SIGUSR2, NULL, &before), 0);
+    assert_ptr_equal(before.sa_handler, count_signal);
+    assert_int_equal(before.sa_flags & (SA_RESTART | SA_NODEFER | SA_SIGINFO), SA_RESTART | SA_NODEFER);
+    assert_ptr_equal(signal(SIGUSR2, SIG_IGN), count_signal);
+    assert_ptr_equal(signal(SIGUSR2, count_signal), SIG_IGN);
+    assert_int_equal(raise(SIGUSR2), 0);
+    assert_int_equal(signals, 1);
+    assert_ptr_equal(signal(SIGUSR2, SIG_DFL), count_signal);
+
+    handle(SIGUSR2, (int)SA_RESETHAND);
+    assert_int_equal(sigaction(SIGUSR2, NULL, &before), 0);
+    assert_true((before.sa_flags & (int)SA_RESETHAND) != 0);
+    assert_int_equal(raise(SIGUSR2), 0);
+    assert_int_equal(signals, 1);
+    assert_int_equal(sigaction(SIGUSR2, NULL, &before), 0);
+    assert_ptr_equal(before.sa_handler, SIG_DFL);
+
+    assert_fails(sigaction(SIGKILL, &before, NULL), EINVAL);
+    assert_fails(sigaction(100, NULL, &before), EINVAL);
+}
+
+static int interrupted_end;
+static atomic_int sent_by_handler;
+static atomic_int sum_of_values;
+
+static void send_in_handler(int number, siginfo_t *info, void *context) {
+    (void)number;
+    (void)context;
+    const int error = errno;
+    if (send(interrupted_end, "h", 1, MSG_DONTWAIT) == 1) {
+        atomic_fetch_add(&sent_by_handler, 1);
+    }
+    atomic_fetch_add(&sum_of_values, info->si_value.sival_int);
+    errno = error;
+}
+
+struct counted {
+    int fd;
+    int letters[2]; /* of the handler, and of the thread */
+};
+
+static void *count_letters(void *argument) {
+    struct counted *counted = argument;
+    char bytes[512];
+    ssize_t got = 0;
+    while ((got = recv(counted->fd, bytes, sizeof(bytes), 0)) > 0) {
+        for (ssize_t i = 0; i < got; ++i) {
+            ++counted->letters[bytes[i] == 'h' ? 0 : 1];
+        }
+    }
+    return NULL;
+}
+
+struct queued {
+    pid_t process;
+    int count;
+};
+
+static void *queue_signals(void *argument) {
+    const struct queued *queued = argument;
+    for (int i = 1; i <= queued->count; ++i) {
+        while (sigqueue(queued->process, SIGRTMIN, (union sigval){.sival_int = i}) != 0) {
+            sched_yield(); /* the queue is full */
+        }
+    }
+    return NULL;
+}
+
+/* At any instruction of a call the handler makes the same call. Each signal comes, with its value. */
+static void a_handler_uses_the_socket_that_it_interrupts(void **state) {
+    enum { messages = 20000, values = 2000 };
+    (void)state;
+    if (carried) {
+        skip();
+    }
+    int ends[2];
+    make_pair(ends);
+    interrupted_end = ends[0];
+    const struct sigaction action = {.sa_sigaction = send_in_handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigset_t blocked;
+    sigset_t before;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGRTMIN);
+    assert_int_equal(sigaction(SIGRTMIN, &action, NULL), 0);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &blocked, &before), 0);
+    struct counted counted = {.fd = ends[1]};
+    struct queued queued = {.process = getpid(), .count = values};
+    pthread_t reader;
+    pthread_t sender;
+    assert_int_equal(pthread_create(&reader, NULL, count_letters, &counted), 0);
+    assert_int_equal(pthread_create(&sender, NULL, queue_signals, &queued), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    for (int i = 0; i < messages; ++i) {
+        assert_int_equal(send(ends[0], "m", 1, 0), 1);
+    }
+    assert_int_equal(pthread_join(sender, NULL), 0);
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    assert_int_equal(atomic_load(&sum_of_values), values * (values + 1) / 2);
+    assert_int_equal(counted.letters[0], atomic_load(&sent_by_handler));
+    assert_int_equal(counted.letters[1], messages);
+    close_pair(ends);
+}
+
 int main(int count, char **words) {
     carried = count > 1 && strcmp(words[1], "carried") == 0;
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
@@ -507,6 +616,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_wait_is_cancelled),
         cmocka_unit_test(other_calls_cancel_nothing),
         cmocka_unit_test(a_thread_is_cancelled_asynchronously),
+        cmocka_unit_test(handlers_are_those_of_the_program),
+        cmocka_unit_test(a_handler_uses_the_socket_that_it_interrupts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
