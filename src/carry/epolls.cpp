@@ -3,11 +3,16 @@
 // socket has a link is in the kernel's set under the address of its Member, so that an event that a doorbell
 // caused is known. The members that are `hot` may have bytes in their rings and have not asked for a
 // doorbell: a wait looks at these, and asks for their doorbells before it sleeps.
+#include <linux/sockios.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <deque>
+#include <map>
 #include <memory>
 #include <new>
 #include <unordered_map>
@@ -31,25 +36,46 @@ constexpr std::uint32_t to_read = EPOLLIN | EPOLLRDNORM;
 
 struct Set;
 
+// The kernel knows a member by the descriptor and the file that it was when it was added. Both stay when that
+// number is closed, as long as any process has another number of the file.
 struct Member {
     Set &set;
     int fd;
     Socket *socket;
     epoll_event wanted;
+    int number;  // of the socket in this process; -1 when it has none any more
     bool is_linked = false;
     bool is_hot = false;
-    bool sleeps = false;           // its peer rings
-    unsigned quiet = 0;            // sleeps of the set in which nothing came
-    bool is_disarmed = false;      // EPOLLONESHOT has had its event
-    std::uint64_t told = 0;        // the bytes that had arrived at the last event
+    bool sleeps = false;        // its peer rings
+    unsigned quiet = 0;         // sleeps of the set in which nothing came
+    bool is_disarmed = false;   // EPOLLONESHOT has had its event
+    std::uint64_t told = none;  // the bytes that had come through the ring at the last event
+    std::uint64_t told_by_tcp = none;
     epoll_event *found = nullptr;  // in the present wait
 
-    [[nodiscard]] bool wants_to_read() const { return !is_disarmed && (wanted.events & to_read) != 0; }
+    static constexpr std::uint64_t none = UINT64_MAX;
+
+    [[nodiscard]] bool has(std::uint32_t flag) const { return (wanted.events & flag) != 0; }
+    [[nodiscard]] bool wants_to_read() const { return !is_disarmed && has(to_read); }
+    // Returns whether `fd` is the socket still, and not closed, or another one.
+    [[nodiscard]] bool has_fd() const { return sockets.at(fd) == socket; }
     // Returns whether the ring has bytes of which the program is to be told.
     [[nodiscard]] bool is_ready() const {
-        const std::uint64_t arrived = socket->arrived();
-        return wants_to_read() && ((wanted.events & EPOLLET) == 0 || arrived != told) &&
-               (socket->has_ring_bytes() || (socket->has_bytes() && socket->is_readable(fd)));
+        return wants_to_read() && (!has(EPOLLET) || socket->arrived() != told) &&
+               (socket->has_ring_bytes() || (socket->has_bytes() && socket->is_readable(number)));
+    }
+    // The kernel says that the socket is readable. Returns whether the program is to be told: a doorbell is
+    // nothing new for it.
+    [[nodiscard]] bool takes_news() {
+        const std::uint64_t by_tcp = has(EPOLLET) ? socket->arrived_by_tcp(number) : none;
+        const std::uint64_t by_ring = socket->arrived();
+        const bool is_new = !has(EPOLLET) || by_tcp != told_by_tcp || by_ring != told;
+        if (!is_new || !socket->is_readable(number)) {
+            return false;
+        }
+        told = by_ring;
+        told_by_tcp = by_tcp;
+        return true;
     }
 };
 
@@ -62,11 +88,12 @@ struct Set {
     }
     Set(const Set &) = delete;
     Set &operator=(const Set &) = delete;
-    const int epoll;
+    int epoll;
     std::atomic<std::size_t> linked{0};
-    std::unordered_map<int, std::unique_ptr<Member>> members;
-    std::unordered_set<const void *> names;       // of those that the kernel has by their address
-    std::vector<std::unique_ptr<Member>> closed;  // another number may keep it in the kernel's set
+    std::map<std::pair<int, const Socket *>, std::unique_ptr<Member>> members;
+    std::unordered_set<const void *> names;  // of those that the kernel has by their address
+    // Members that were taken out. A wait of another thread may have an event of theirs.
+    std::deque<std::unique_ptr<Member>> gone;
     std::vector<Member *> hot;
     int waker = -1;         // an eventfd in the set, under the set's address; ends a sleep
     std::size_t first = 0;  // of `hot`, to be looked at first
@@ -126,8 +153,8 @@ std::shared_ptr<Set> set_of(int epoll) REQUIRES(mutex) {
     return found != sets().end() ? found->second : nullptr;
 }
 
-Member *member_of(Set &set, int fd) REQUIRES(mutex) {
-    const auto found = set.members.find(fd);
+Member *member_of(Set &set, int fd, const Socket &socket) REQUIRES(mutex) {
+    const auto found = set.members.find({fd, &socket});
     return found != set.members.end() ? found->second.get() : nullptr;
 }
 
@@ -149,6 +176,38 @@ void wake(Set &set) REQUIRES(mutex) {
     (void)eventfd_write(set.waker, 1);
 }
 
+// Makes the kernel name the member so. That arms it, as far as the program has not had its event.
+void name(const Member &member, epoll_data_t name) REQUIRES(mutex) {
+    epoll_event event{.events = member.wanted.events, .data = name};
+    if (member.is_disarmed) {
+        event.events &= EPOLLONESHOT | EPOLLET;
+    }
+    (void)LIBC(epoll_ctl)(member.set.epoll, EPOLL_CTL_MOD, member.fd, &event);
+}
+
+// The waits of a set without a link are the kernel's alone, so it alone knows which members it has disarmed.
+bool is_disarmed_in_kernel(const Member &member) {
+    char path[64];
+    (void)std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", member.set.epoll);
+    FILE *const file = std::fopen(path, "re");
+    if (file == nullptr) {
+        return false;
+    }
+    bool is_disarmed = false;
+    char line[256];
+    while (std::fgets(line, sizeof(line), file) != nullptr) {
+        int fd = -1;
+        unsigned events = 0;
+        unsigned long long data = 0;
+        if (std::sscanf(line, "tfd: %d events: %x data: %llx", &fd, &events, &data) == 3 && fd == member.fd &&
+            data == member.wanted.data.u64) {
+            is_disarmed = (events & ~(EPOLLONESHOT | EPOLLET)) == 0;
+        }
+    }
+    (void)std::fclose(file);
+    return is_disarmed;
+}
+
 // Makes the kernel name the member by its address.
 void name_by_address(Member &member) REQUIRES(mutex) {
     Set &set = member.set;
@@ -165,9 +224,10 @@ void name_by_address(Member &member) REQUIRES(mutex) {
     linked_sets += set.linked++ == 0 ? 1 : 0;
     set.names.insert(&member);
     member.is_linked = true;
-    epoll_event event = member.wanted;
-    event.data.ptr = &member;
-    (void)LIBC(epoll_ctl)(set.epoll, EPOLL_CTL_MOD, member.fd, &event);
+    if (member.has_fd()) {
+        member.is_disarmed = member.has(EPOLLONESHOT) && is_disarmed_in_kernel(member);
+        name(member, {.ptr = &member});
+    }
     heat(member);
 }
 
@@ -182,36 +242,40 @@ void name_by_program(Member &member) REQUIRES(mutex) {
     std::erase(set.hot, &member);
     end_sleep_of(member);
     member.is_hot = false;
-    epoll_event event = member.wanted;
-    if (member.is_disarmed) {
-        event.events &= EPOLLONESHOT | EPOLLET;
+    if (member.has_fd()) {
+        name(member, member.wanted.data);
     }
-    (void)LIBC(epoll_ctl)(set.epoll, EPOLL_CTL_MOD, member.fd, &event);
 }
 
-// The kernel's set still has the member when `stays`: another number of the socket keeps it there.
-void forget(Set &set, int fd, bool stays) REQUIRES(mutex) {
-    const auto found = set.members.find(fd);
-    if (found == set.members.end()) {
-        return;
-    }
-    Member &member = *found->second;
-    std::erase(set.hot, &member);
+// This process cannot read from the member's socket any more.
+void detach(Member &member) REQUIRES(mutex) {
+    std::erase(member.set.hot, &member);
+    member.is_hot = false;
     end_sleep_of(member);
     const auto [first, last] = members().equal_range(member.socket);
     if (const auto own = std::find_if(first, last, [&](const auto &one) { return one.second == &member; });
         own != last) {
         members().erase(own);
     }
-    if (member.is_linked) {
-        linked_sets -= --set.linked == 0 ? 1 : 0;
+    if (std::exchange(member.is_linked, false)) {
+        linked_sets -= --member.set.linked == 0 ? 1 : 0;
     }
-    if (stays) {
-        set.closed.push_back(std::move(found->second));
-    } else {
-        set.names.erase(&member);
+    member.number = -1;
+}
+
+void forget(Member &member) REQUIRES(mutex) {
+    constexpr std::size_t most_gone = 256;
+    Set &set = member.set;
+    detach(member);
+    const auto found = set.members.find({member.fd, member.socket});
+    if (set.names.contains(&member)) {
+        set.gone.push_back(std::move(found->second));
     }
     set.members.erase(found);
+    if (set.gone.size() > most_gone) {
+        set.names.erase(set.gone.front().get());
+        set.gone.pop_front();
+    }
 }
 
 // Takes these numbers of sets away. A set without a number has no members; a thread may still wait for it.
@@ -227,10 +291,13 @@ void erase_sets(Which is_gone) REQUIRES(mutex) {
     });
     all_sets = sets().size();
     for (const auto &set : gone) {
-        const bool has_number =
-            std::ranges::any_of(sets(), [&](const auto &one) { return one.second == set; });
-        while (!has_number && !set->members.empty()) {
-            forget(*set, set->members.begin()->first, true);
+        const auto other = std::ranges::find_if(sets(), [&](const auto &one) { return one.second == set; });
+        if (other != sets().end()) {
+            set->epoll = other->first;
+            continue;
+        }
+        while (!set->members.empty()) {
+            forget(*set->members.begin()->second);
         }
     }
 }
@@ -255,11 +322,9 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
 }
 
 // The kernel has disarmed the member for an event of which the program is not told.
-void rearm(const Member &member) REQUIRES(mutex) {
-    if ((member.wanted.events & EPOLLONESHOT) != 0 && !member.is_disarmed) {
-        epoll_event event = member.wanted;
-        event.data.ptr = const_cast<Member *>(&member);
-        (void)LIBC(epoll_ctl)(member.set.epoll, EPOLL_CTL_MOD, member.fd, &event);
+void rearm(Member &member) REQUIRES(mutex) {
+    if (member.has(EPOLLONESHOT) && !member.is_disarmed && member.is_linked && member.has_fd()) {
+        name(member, {.ptr = &member});
     }
 }
 
@@ -278,13 +343,12 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
         }
         Member &member = *static_cast<Member *>(event.data.ptr);
         std::uint32_t found = event.events;
-        if ((found & to_read) != 0) {
+        if ((found & to_read) != 0 && member.number >= 0) {
             heat(member);
             if (set.sleepers == 0) {
                 end_sleep_of(member);
             }
-            found &= member.socket->is_readable(member.fd) ? ~0U : ~to_read;
-            member.told = member.socket->arrived();
+            found &= member.takes_news() ? ~0U : ~to_read;
         }
         if (found == 0 || (member.is_disarmed && member.found == nullptr)) {
             rearm(member);
@@ -317,7 +381,7 @@ bool begin_sleep_of(Set &set) REQUIRES(mutex) {
             return !member->is_ready();
         }
         member->sleeps = true;
-        return member->socket->begin_sleep(member->fd) || !member->is_ready();
+        return member->socket->begin_sleep(member->number) || !member->is_ready();
     });
 }
 
@@ -368,7 +432,7 @@ public:
     void add(const Member &member) {
         if (count_ < std::ssize(all_) && member.wants_to_read()) {
             all_[static_cast<std::size_t>(count_++)] = {
-                .socket = member.socket, .told = (member.wanted.events & EPOLLET) != 0 ? member.told : none};
+                .socket = member.socket, .told = member.has(EPOLLET) ? member.told : Member::none};
         }
     }
     [[nodiscard]] bool has_bytes() const {
@@ -378,7 +442,6 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t none = UINT64_MAX;
     struct Ring {
         const Socket *socket;
         std::uint64_t told;
@@ -430,7 +493,7 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     }
     const Held held;
     std::shared_ptr<Set> set = set_of(epoll);
-    Member *const member = set != nullptr ? member_of(*set, fd) : nullptr;
+    Member *const member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
     epoll_event wanted = event != nullptr ? *event : epoll_event{};
     if (member != nullptr && member->is_linked && operation == EPOLL_CTL_MOD && event != nullptr) {
         wanted.data.ptr = member;
@@ -440,8 +503,8 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
         return result;
     }
     if (operation == EPOLL_CTL_DEL) {
-        if (set != nullptr) {
-            forget(*set, fd, false);
+        if (member != nullptr) {
+            forget(*member);
         }
         return result;
     }
@@ -452,11 +515,11 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     if (operation == EPOLL_CTL_MOD && member != nullptr) {
         member->wanted = *event;
         member->is_disarmed = false;
-        member->told = 0;
+        member->told = member->told_by_tcp = Member::none;
         if (member->is_linked) {
             heat(*member);
             if (set->sleepers != 0 && member->wants_to_read() && !std::exchange(member->sleeps, true) &&
-                !socket->begin_sleep(fd) && member->is_ready()) {
+                !socket->begin_sleep(member->number) && member->is_ready()) {
                 wake(*set);
             }
         }
@@ -467,9 +530,12 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
             set = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
             all_sets = sets().size();
         }
-        forget(*set, fd, false);  // of a socket that the program closed unseen
-        auto &added = set->members[fd];
-        added = std::make_unique<Member>(Member{.set = *set, .fd = fd, .socket = socket, .wanted = *event});
+        if (member != nullptr) {
+            forget(*member);  // of a socket that the program closed unseen
+        }
+        auto &added = set->members[{fd, socket}];
+        added = std::make_unique<Member>(
+            Member{.set = *set, .fd = fd, .socket = socket, .wanted = *event, .number = fd});
         members().emplace(socket, added.get());
         if (socket->is_linked()) {
             name_by_address(*added);
@@ -588,20 +654,21 @@ void epolls::closed(int fd, bool has_more_numbers) {
     if (socket == nullptr) {
         return;
     }
-    std::vector<Member *> own;
+    std::vector<Member *> all;
     const auto [first, last] = members().equal_range(socket);
-    std::for_each(first, last, [&](const auto &one) {
-        if (one.second->fd == fd) {
-            own.push_back(one.second);
-        }
-    });
-    // As in the kernel, the set that a child shares keeps what another process has.
+    std::for_each(first, last, [&](const auto &one) { all.push_back(one.second); });
+    // As in the kernel, the set keeps a file of which there is another number, here or in another process.
     const bool stays = has_more_numbers || !socket->is_of_one_process();
-    for (Member *const member : own) {
+    const int other = sockets.another_number(fd);
+    for (Member *const member : all) {
         if (!stays) {
             (void)LIBC(epoll_ctl)(member->set.epoll, EPOLL_CTL_DEL, fd, nullptr);
+            forget(*member);
+        } else if (other < 0) {
+            detach(*member);
+        } else if (member->number == fd) {
+            member->number = other;
         }
-        forget(member->set, fd, stays);
     }
 }
 
@@ -609,6 +676,18 @@ void epolls::closed_between(unsigned first, unsigned last) {
     const Held held;
     erase_sets([&](int number) {
         return static_cast<unsigned>(number) >= first && static_cast<unsigned>(number) <= last;
+    });
+}
+
+bool epolls::may_rename(Socket &socket, int fd) {
+    constexpr std::size_t most_with_one_shot = 1024;  // the kernel tells of each member
+    int unread = 0;
+    const Held held;
+    const auto [first, last] = members().equal_range(&socket);
+    return std::all_of(first, last, [&](const auto &one) {
+        const Member &member = *one.second;
+        return (!member.has(EPOLLET) || (LIBC(ioctl)(fd, SIOCINQ, &unread) == 0 && unread == 0)) &&
+               (!member.has(EPOLLONESHOT) || member.set.members.size() <= most_with_one_shot);
     });
 }
 

@@ -59,7 +59,7 @@ struct Direction {
 };
 
 struct Link {
-    static constexpr std::uint64_t mark = 0x72706d612d637231;  // changes when the layout does
+    static constexpr std::uint64_t mark = 0x72706d612d637232;  // changes when the layout does
     // The end that made the link offers it; the other one joins; the first opens it, which proves to the
     // other that it still has the connection. No turn leaves TCP before that.
     enum State : std::uint32_t { Offered, Joined, Open, Withdrawn };
@@ -70,7 +70,10 @@ struct Link {
     std::atomic<std::uint32_t> state;
     std::atomic<std::uint32_t> closed[2];  // by side: the end is closed
     std::atomic<std::uint32_t> leaves[2];  // by side: the end sends through TCP from here on
-    Direction directions[2];               // by the side of the sender
+    // By side: the end is about to close or to shut down, or others may do it. The end of a connection
+    // without it is that of a killed process, of whose ring the kernel does not know.
+    std::atomic<std::uint32_t> ends[2];
+    Direction directions[2];  // by the side of the sender
 };
 
 }  // namespace carry

@@ -345,8 +345,8 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
             }
             return false;
         }
-        if (socket.inside_ != 0) {
-            return false;  // another thread still has the link before
+        if (socket.inside_ != 0 || !epolls::may_rename(socket, fd)) {
+            return false;  // another thread still has the link before, or it is not the time
         }
         socket.send_without_delay(fd);
         socket.take_link(link);

@@ -225,6 +225,11 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     }
     PartsFrom rest{parts, done, bytes - done};
     const msghdr message = rest.message();
+    if (out_.stays_in_tcp && done == 0 && (events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 && resets(fd)) {
+        end_kernels_send(0);
+        errno = ECONNRESET;
+        return -1;
+    }
     const ssize_t sent = LIBC(sendmsg)(fd, &message, flags);
     end_kernels_send(sent);
     return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
@@ -291,6 +296,25 @@ bool Socket::peer_is_there(int fd) {
         out_.checked_at = time;
     }
     return !out_.stays_in_tcp;
+}
+
+// The kernel's end of a connection is an orderly one, also where a process was killed that had not read all
+// of its ring. Returns true once for such an end; then the connection is as after a reset.
+bool Socket::resets(int fd) {
+    const bool is_reset =
+        link()->ends[1 - side_] == 0 && to_peer().taken != out_.put && !was_reset_.exchange(true);
+    if (is_reset) {
+        (void)LIBC(shutdown)(fd, SHUT_WR);
+    }
+    return is_reset;
+}
+
+// Returns whether a process was killed that had read all but a doorbell: the kernel resets the connection.
+bool Socket::ended_by_doorbell() const {
+    const Direction &direction = to_peer();
+    const std::uint32_t turn = direction.turn;
+    return link()->ends[1 - side_] == 0 && is_in_ring(turn) && direction.turns_read == turn &&
+           direction.taken == out_.put;
 }
 
 // Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
@@ -390,7 +414,7 @@ void Socket::leave_with_peer(int fd) {
         leave();
     }
     bool is_left = false;
-    {
+    if (epolls::may_rename(*this, fd)) {
         const Section section{in_.lock};
         advance();
         is_left = from_peer().turn.load(std::memory_order_seq_cst) == in_.turn && !is_in_ring(in_.turn) &&
@@ -456,8 +480,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             return static_cast<ssize_t>(done);
         }
         if (nothing.is_final) {
-            errno = nothing.error;
-            return nothing.result;
+            return end_of(fd, nothing);
         }
         if (done == before && !waits) {
             nothing = sleep(fd, flags);
@@ -470,6 +493,17 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             end_sleep();
         }
     }
+}
+
+// Returns what a call returns that has nothing, after the program has read all that came.
+ssize_t Socket::end_of(int fd, const Nothing &nothing) {
+    if (nothing.result == 0 && resets(fd)) {
+        errno = ECONNRESET;
+        return -1;
+    }
+    errno = nothing.error;
+    const bool is_reset = nothing.result < 0 && nothing.error == ECONNRESET && !was_reset_.exchange(true);
+    return is_reset && ended_by_doorbell() ? 0 : nothing.result;
 }
 
 // Looks at the ring for a short time. Returns whether bytes came.
@@ -485,12 +519,22 @@ bool Socket::comes_soon() const {
 Socket::Nothing Socket::sleep(int fd, int flags) {
     char first = 0;
     const ssize_t result = LIBC(recv)(fd, &first, sizeof(first), MSG_PEEK | (flags & MSG_DONTWAIT));
-    return {.is_final = result <= 0, .result = result, .error = errno};
+    return {.is_final = result <= 0, .result = result, .error = result < 0 ? errno : 0};
 }
 
 std::uint64_t Socket::arrived() const {
     const Inside inside{*this};
     return is_linked() ? from_peer().put.load(std::memory_order_acquire) & ~Direction::refused : 0;
+}
+
+std::uint64_t Socket::arrived_by_tcp(int fd) {
+    const Inside inside{*this};
+    if (!is_linked()) {
+        return 0;
+    }
+    const Section section{in_.lock};
+    const std::uint64_t bytes = in_.count - in_.taken + unread_in_tcp(fd);
+    return bytes * 2 + ((events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 ? 1 : 0);
 }
 
 bool Socket::has_ring_bytes() const {
@@ -707,7 +751,7 @@ bool Socket::is_readable(int fd) {
         const std::uint64_t before = in_.dropped;
         const bool all = drop_all_doorbells(fd);
         if (in_.dropped == before) {
-            return all && (!is_in_ring(in_.turn) || (events_now(fd, POLLIN) & POLLIN) != 0);
+            return all && (events_now(fd, POLLIN) & POLLIN) != 0;
         }
         if ((events_now(fd, POLLIN) & POLLIN) == 0 && !has_bytes()) {
             return false;
@@ -722,6 +766,15 @@ std::size_t Socket::unread() const {
     return is_linked() ? (from_peer().put.load() & ~Direction::refused) - in_.taken : 0;
 }
 
+// The bytes in TCP may be of two turns, with doorbells before, between and behind them. None are known of a
+// sender that has not taken this link yet, after an earlier one.
+std::uint64_t Socket::unread_in_tcp(int fd) const {
+    const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
+    const std::uint64_t bells = from_peer().doorbells.load(std::memory_order_seq_cst);
+    const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);
+    return in_tcp - std::min(in_tcp, unread_bells);
+}
+
 int Socket::readable_bytes(int fd) {
     const Inside inside{*this};
     if (!is_linked()) {
@@ -730,15 +783,8 @@ int Socket::readable_bytes(int fd) {
     const Section section{in_.lock};
     advance();
     (void)drop_all_doorbells(fd);
-    const Direction &direction = from_peer();
-    const std::uint64_t in_memory = (direction.put.load() & ~Direction::refused) - in_.taken;
-    const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
-    // The bytes in TCP may be of two turns, with doorbells before, between and behind them. None are known of
-    // a sender that has not taken this link yet, after an earlier one.
-    const std::uint64_t bells = direction.doorbells.load(std::memory_order_seq_cst);
-    const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);
-    const std::uint64_t data = in_tcp - std::min(in_tcp, unread_bells);
-    return static_cast<int>(std::min<std::uint64_t>(in_memory + data, INT_MAX));
+    const std::uint64_t in_memory = (from_peer().put.load() & ~Direction::refused) - in_.taken;
+    return static_cast<int>(std::min<std::uint64_t>(in_memory + unread_in_tcp(fd), INT_MAX));
 }
 
 std::size_t Socket::unsent() const {
@@ -752,6 +798,7 @@ void Socket::send_in_tcp_for_good() {
         const Section section{out_.lock};
         leave_ring();
         out_.stays_in_tcp = true;
+        link()->ends[side_] = 1;
     }
 }
 
@@ -789,6 +836,7 @@ void Socket::before_end(int fd) {
     if (!is_linked()) {
         return;
     }
+    link()->ends[side_] = 1;
     const Section section{in_.lock};
     advance();
     for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd) && now() < until;) {

@@ -100,11 +100,12 @@ public:
     // something to read already. Until end_sleep() the peer rings for what it puts into the ring.
     [[nodiscard]] bool begin_sleep(int fd);
     void end_sleep();
-    // The kernel says that the socket is readable. Returns whether it is for the program; a doorbell alone is
-    // not, and is taken away.
+    // Returns whether the program can read, or finds the end. A doorbell alone is taken away.
     [[nodiscard]] bool is_readable(int fd);
     // Returns how many bytes have come through the ring, so that a caller sees whether more came.
     [[nodiscard]] std::uint64_t arrived() const;
+    // Returns a number that changes when bytes for the program, or the end of them, come through TCP.
+    [[nodiscard]] std::uint64_t arrived_by_tcp(int fd);
 
     // ---- the rest ----
     [[nodiscard]] bool is_smc() const { return is_smc_; }
@@ -212,12 +213,15 @@ private:
     };
     [[nodiscard]] bool comes_soon() const;
     [[nodiscard]] static Nothing sleep(int fd, int flags);
+    [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
 
     // With the lock of Out.
     void enter_ring(int fd);
     void leave_ring();
     void begin_turn();
     [[nodiscard]] bool peer_is_there(int fd);
+    [[nodiscard]] bool resets(int fd);
+    [[nodiscard]] bool ended_by_doorbell() const;
     [[nodiscard]] std::size_t put(int fd, Parts parts, std::size_t bytes);
     [[nodiscard]] std::size_t put_once(Parts parts, std::size_t skip, std::size_t bytes);
     [[nodiscard]] bool has_sleeper();
@@ -230,6 +234,7 @@ private:
     void advance();
     [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
+    [[nodiscard]] std::uint64_t unread_in_tcp(int fd) const;
     [[nodiscard]] bool drop_all_doorbells(int fd);
     [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
@@ -248,6 +253,7 @@ private:
     bool is_smc_;
     std::atomic<bool> blocks_;
     std::atomic<bool> stays_;
+    std::atomic<bool> was_reset_;  // as far as the program knows
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
     std::atomic<std::uint32_t> processes_;

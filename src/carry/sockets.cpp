@@ -124,6 +124,16 @@ bool Sockets::has_more_numbers(int fd) const {
     return socket != nullptr && numbers_[place_of(*socket)] > 1;
 }
 
+int Sockets::another_number(int fd) const {
+    const Socket *const socket = at(fd);
+    for (std::size_t number = 0; socket != nullptr && number < end_; ++number) {
+        if (number != static_cast<std::size_t>(fd) && at(static_cast<int>(number)) == socket) {
+            return static_cast<int>(number);
+        }
+    }
+    return -1;
+}
+
 // Takes a number away. Returns whether it was the process's last of the Socket.
 bool Sockets::take(int fd, Socket &socket) {
     if (base::is_in_parents_memory()) {

@@ -38,6 +38,8 @@ public:
     // The kernel has made this socket. There may be no memory for its Socket; then it stays in TCP.
     void made(int fd, Socket::Role role, bool blocks, bool is_smc = false);
     [[nodiscard]] bool has_more_numbers(int fd) const;
+    // Returns another number of the same Socket; -1 when there is none.
+    [[nodiscard]] int another_number(int fd) const;
     // Returns the first number from which on there is none.
     [[nodiscard]] std::size_t end() const { return end_; }
     // `number` is another number of fd now.

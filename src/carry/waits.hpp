@@ -48,6 +48,9 @@ void duplicated(int epoll, int number);
 void closed(int fd, bool has_more_numbers);
 // All descriptors between these numbers are closed; the sockets have been closed one by one.
 void closed_between(unsigned first, unsigned last);
+// The link of a socket begins or ends, and changes its name in the kernel's sets, which arms it there.
+// Returns whether the kernel would tell the program nothing twice.
+[[nodiscard]] bool may_rename(Socket &socket, int fd);
 // The socket has a link now.
 void linked(Socket &socket);
 // It has none any more.
