@@ -567,7 +567,7 @@ static void *queue_signals(void *argument) {
 
 /* At any instruction of a call the handler makes the same call. Each signal comes, with its value. */
 static void a_handler_uses_the_socket_that_it_interrupts(void **state) {
-    enum { messages = 20000, values = 2000 };
+    enum { messages = 100000, values = 20000 };
     (void)state;
     if (carried) {
         skip();
