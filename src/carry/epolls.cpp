@@ -3,6 +3,11 @@
 // socket has a link is in the kernel's set under the address of its Member, so that an event that a doorbell
 // caused is known. The members that are `hot` may have bytes in their rings and have not asked for a
 // doorbell: a wait looks at these, and asks for their doorbells before it sleeps.
+//
+// Programs change a member's events with each message (redis-benchmark makes four calls of epoll_ctl for one
+// request). Where the kernel's set has all events that are needed of it, a change of a member with a link
+// stays here; it reaches the kernel before a thread sleeps. A member whose ring has room for what the program
+// sends is ready for EPOLLOUT by that, and the kernel's set does not need this event.
 #include <linux/sockios.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -15,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -33,6 +39,7 @@ namespace carry {
 namespace {
 
 constexpr std::uint32_t to_read = EPOLLIN | EPOLLRDNORM;
+constexpr std::uint32_t to_write = EPOLLOUT | EPOLLWRNORM;
 
 struct Set;
 
@@ -42,8 +49,11 @@ struct Member {
     Set &set;
     int fd;
     Socket *socket;
-    epoll_event wanted;
-    int number;  // of the socket in this process; -1 when it has none any more
+    epoll_event wanted;            // by the program
+    int number;                    // of the socket in this process; -1 when it has none any more
+    std::uint32_t registered = 0;  // events in the kernel's set, with a link
+    bool is_out = false;           // of the program's set, but in the kernel's
+    bool is_changed = false;       // in `changed`
     bool is_linked = false;
     bool is_hot = false;
     bool sleeps = false;        // its peer rings
@@ -57,6 +67,17 @@ struct Member {
 
     [[nodiscard]] bool has(std::uint32_t flag) const { return (wanted.events & flag) != 0; }
     [[nodiscard]] bool wants_to_read() const { return !is_disarmed && has(to_read); }
+    // A change of an edge, or of EPOLLONESHOT, has an effect in the kernel's set.
+    [[nodiscard]] static bool may_differ(std::uint32_t events) {
+        return (events & (EPOLLET | EPOLLONESHOT)) == 0;
+    }
+    // Returns the events for which the ring has room.
+    [[nodiscard]] std::uint32_t writable() const {
+        const std::uint32_t asked = may_differ(wanted.events) ? wanted.events & to_write : 0;
+        return asked != 0 && socket->has_room() ? asked : 0;
+    }
+    // Returns the events that the kernel's set has to have.
+    [[nodiscard]] std::uint32_t needed() const { return wanted.events & ~writable(); }
     // Returns whether `fd` is the socket still, and not closed, or another one.
     [[nodiscard]] bool has_fd() const { return sockets.at(fd) == socket; }
     // Returns whether the ring has bytes of which the program is to be told.
@@ -95,9 +116,10 @@ struct Set {
     // Members that were taken out. A wait of another thread may have an event of theirs.
     std::deque<std::unique_ptr<Member>> gone;
     std::vector<Member *> hot;
-    int waker = -1;         // an eventfd in the set, under the set's address; ends a sleep
-    std::size_t first = 0;  // of `hot`, to be looked at first
-    unsigned sleepers = 0;  // threads
+    std::vector<Member *> changed;  // may have events in the kernel's set that are not needed
+    int waker = -1;                 // an eventfd in the set, under the set's address; ends a sleep
+    std::size_t first = 0;          // of `hot`, to be looked at first
+    unsigned sleepers = 0;          // threads
 };
 
 // One lock for all: it is held for as long as a look takes.
@@ -130,24 +152,6 @@ constinit std::atomic<std::size_t> all_sets{0};
 // How many sets have a socket with a link.
 constinit std::atomic<std::size_t> linked_sets{0};
 
-// The parent's threads sleep in the parent only.
-void sleep_in_parent_only() REQUIRES(mutex) {
-    for (const auto &[number, set] : sets()) {
-        set->sleepers = 0;
-        std::ranges::for_each(set->members, [](const auto &one) { one.second->sleeps = false; });
-    }
-}
-
-const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
-                                       {.before = [] { mutex.take(); },
-                                        .after_in_parent = [] { mutex.leave(); },
-                                        .after_in_child =
-                                            [] {
-                                                mutex.assert_held();
-                                                sleep_in_parent_only();
-                                                mutex.leave();
-                                            }}};
-
 std::shared_ptr<Set> set_of(int epoll) REQUIRES(mutex) {
     const auto found = sets().find(epoll);
     return found != sets().end() ? found->second : nullptr;
@@ -176,13 +180,21 @@ void wake(Set &set) REQUIRES(mutex) {
     (void)eventfd_write(set.waker, 1);
 }
 
-// Makes the kernel name the member so. That arms it, as far as the program has not had its event.
-void name(const Member &member, epoll_data_t name) REQUIRES(mutex) {
-    epoll_event event{.events = member.wanted.events, .data = name};
+// Makes the kernel name the member so, and registers the events. That arms it, as far as the program has not
+// had its event.
+void name(Member &member, epoll_data_t name, std::uint32_t events) REQUIRES(mutex) {
+    member.registered = events;
+    epoll_event event{.events = events, .data = name};
     if (member.is_disarmed) {
         event.events &= EPOLLONESHOT | EPOLLET;
     }
     (void)LIBC(epoll_ctl)(member.set.epoll, EPOLL_CTL_MOD, member.fd, &event);
+}
+
+void change(Member &member) REQUIRES(mutex) {
+    if (!std::exchange(member.is_changed, true)) {
+        member.set.changed.push_back(&member);
+    }
 }
 
 // The waits of a set without a link are the kernel's alone, so it alone knows which members it has disarmed.
@@ -226,7 +238,7 @@ void name_by_address(Member &member) REQUIRES(mutex) {
     member.is_linked = true;
     if (member.has_fd()) {
         member.is_disarmed = member.has(EPOLLONESHOT) && is_disarmed_in_kernel(member);
-        name(member, {.ptr = &member});
+        name(member, {.ptr = &member}, member.needed());
     }
     heat(member);
 }
@@ -243,14 +255,15 @@ void name_by_program(Member &member) REQUIRES(mutex) {
     end_sleep_of(member);
     member.is_hot = false;
     if (member.has_fd()) {
-        name(member, member.wanted.data);
+        name(member, member.wanted.data, member.wanted.events);
     }
 }
 
 // This process cannot read from the member's socket any more.
 void detach(Member &member) REQUIRES(mutex) {
     std::erase(member.set.hot, &member);
-    member.is_hot = false;
+    std::erase(member.set.changed, &member);
+    member.is_hot = member.is_changed = false;
     end_sleep_of(member);
     const auto [first, last] = members().equal_range(member.socket);
     if (const auto own = std::find_if(first, last, [&](const auto &one) { return one.second == &member; });
@@ -277,6 +290,59 @@ void forget(Member &member) REQUIRES(mutex) {
         set.gone.pop_front();
     }
 }
+
+// The kernel's set becomes the program's.
+void tell_kernel(Set &set) REQUIRES(mutex) {
+    while (!set.changed.empty()) {
+        Member &member = *set.changed.back();
+        set.changed.pop_back();
+        member.is_changed = false;
+        if (member.is_out) {
+            (void)LIBC(epoll_ctl)(set.epoll, EPOLL_CTL_DEL, member.fd, nullptr);
+            forget(member);
+        } else if (const std::uint32_t needed = member.needed(); needed != member.registered) {
+            name(member, {.ptr = &member}, needed);
+        }
+    }
+}
+
+// The parent's threads sleep in the parent only.
+void sleep_in_parent_only() REQUIRES(mutex) {
+    for (const auto &[number, set] : sets()) {
+        set->sleepers = 0;
+        std::ranges::for_each(set->members, [](const auto &one) { one.second->sleeps = false; });
+    }
+}
+
+// A member that is out is forgotten then.
+void tell_kernel_of(const Socket &socket) REQUIRES(mutex) {
+    std::vector<Set *> with;
+    const auto [first, last] = members().equal_range(&socket);
+    std::for_each(first, last, [&](const auto &one) { with.push_back(&one.second->set); });
+    for (Set *const set : with) {
+        tell_kernel(*set);
+    }
+}
+
+void tell_kernel_of_all() REQUIRES(mutex) {
+    std::ranges::for_each(sets(), [](const auto &one) { tell_kernel(*one.second); });
+}
+
+// A child has the kernel's sets with its parent.
+const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
+                                       {.before =
+                                            [] {
+                                                mutex.take();
+                                                mutex.assert_held();
+                                                tell_kernel_of_all();
+                                            },
+                                        .after_in_parent = [] { mutex.leave(); },
+                                        .after_in_child =
+                                            [] {
+                                                mutex.assert_held();
+                                                sleep_in_parent_only();
+                                                mutex.leave();
+                                            }}};
 
 // Takes these numbers of sets away. A set without a number has no members; a thread may still wait for it.
 template <typename Which>
@@ -308,14 +374,22 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
     const std::size_t all = set.hot.size();
     for (std::size_t i = 0; i < all && count < events.size(); ++i) {
         Member &member = *set.hot[(set.first + i) % all];
-        if (!member.is_ready()) {
+        const bool is_readable = member.is_ready();
+        const std::uint32_t writable = member.writable();
+        if ((member.needed() & ~member.registered) != 0 && member.has_fd()) {
+            name(member, {.ptr = &member}, member.needed());  // the ring has no more room
+        }
+        if (!is_readable && writable == 0) {
             continue;
         }
-        member.told = member.socket->arrived();
-        member.quiet = 0;
-        member.is_disarmed = (member.wanted.events & EPOLLONESHOT) != 0;
+        if (is_readable) {
+            member.told = member.socket->arrived();
+            member.quiet = 0;
+            member.is_disarmed = member.has(EPOLLONESHOT);
+        }
         member.found = &events[count++];
-        *member.found = {.events = member.wanted.events & to_read, .data = member.wanted.data};
+        *member.found = {.events = (is_readable ? member.wanted.events & to_read : 0) | writable,
+                         .data = member.wanted.data};
     }
     set.first = all != 0 ? (set.first + 1) % all : 0;
     return count;
@@ -324,7 +398,7 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
 // The kernel has disarmed the member for an event of which the program is not told.
 void rearm(Member &member) REQUIRES(mutex) {
     if (member.has(EPOLLONESHOT) && !member.is_disarmed && member.is_linked && member.has_fd()) {
-        name(member, {.ptr = &member});
+        name(member, {.ptr = &member}, member.registered);
     }
 }
 
@@ -342,7 +416,10 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
             continue;
         }
         Member &member = *static_cast<Member *>(event.data.ptr);
-        std::uint32_t found = event.events;
+        if (member.is_out) {
+            continue;
+        }
+        std::uint32_t found = event.events & (member.wanted.events | EPOLLERR | EPOLLHUP);
         if ((found & to_read) != 0 && member.number >= 0) {
             heat(member);
             if (set.sleepers == 0) {
@@ -373,7 +450,11 @@ void end_wait(Set &set) REQUIRES(mutex) {
 // The peers of all hot members ring from here on. Returns false when one has bytes.
 bool begin_sleep_of(Set &set) REQUIRES(mutex) {
     ++set.sleepers;
+    tell_kernel(set);
     return std::ranges::all_of(set.hot, [](Member *const member) {
+        if (member->writable() != 0) {
+            return false;
+        }
         if (!member->wants_to_read()) {
             return true;
         }
@@ -393,7 +474,9 @@ void end_sleep_of(Set &set) REQUIRES(mutex) {
         return;
     }
     for (Member *const member : set.hot) {
-        member->is_hot = !member->sleeps || ++member->quiet <= quiet_enough || member->socket->has_bytes();
+        const bool waits_for_room = (member->needed() & ~member->registered) != 0;
+        member->is_hot = !member->sleeps || waits_for_room || ++member->quiet <= quiet_enough ||
+                         member->socket->has_bytes();
         if (member->is_hot) {
             end_sleep_of(*member);
         }
@@ -402,7 +485,8 @@ void end_sleep_of(Set &set) REQUIRES(mutex) {
 }
 
 bool has_ready(const Set &set) REQUIRES(mutex) {
-    return std::ranges::any_of(set.hot, [](const Member *member) { return member->is_ready(); });
+    return std::ranges::any_of(
+        set.hot, [](const Member *member) { return member->is_ready() || member->writable() != 0; });
 }
 
 class SetSleeps {
@@ -478,6 +562,52 @@ int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
     return static_cast<int>(count);
 }
 
+// The program has set the events of a member with a link.
+void begin_events(Member &member) REQUIRES(mutex) {
+    Set &set = member.set;
+    member.is_disarmed = false;
+    member.told = member.told_by_tcp = Member::none;
+    heat(member);
+    if (set.sleepers == 0) {
+        return;
+    }
+    const bool has_bytes = member.wants_to_read() && !std::exchange(member.sleeps, true) &&
+                           !member.socket->begin_sleep(member.number) && member.is_ready();
+    if (has_bytes || member.writable() != 0) {
+        wake(set);
+    }
+}
+
+// Makes a change of a member with a link. Returns nothing where the kernel's set has to change at once.
+std::optional<int> change_here(Member &member, int operation, const epoll_event *event) REQUIRES(mutex) {
+    const bool adds = operation == EPOLL_CTL_ADD;
+    if (member.is_out && !adds) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (operation == EPOLL_CTL_DEL && Member::may_differ(member.wanted.events)) {
+        member.is_out = true;
+        member.wanted.events = 0;
+        change(member);
+        return 0;
+    }
+    const bool is_change = event != nullptr && (adds ? member.is_out : operation == EPOLL_CTL_MOD);
+    if (!is_change || !Member::may_differ(event->events | member.wanted.events) ||
+        (event->events & EPOLLEXCLUSIVE) != 0) {
+        tell_kernel(member.set);
+        return std::nullopt;
+    }
+    member.is_out = false;
+    member.wanted = *event;
+    if (const std::uint32_t needed = member.needed(); (needed & ~member.registered) != 0) {
+        name(member, {.ptr = &member}, needed);
+    } else if (needed != member.registered) {
+        change(member);
+    }
+    begin_events(member);
+    return 0;
+}
+
 constinit std::atomic<bool> has_link{false};
 
 }  // namespace
@@ -493,7 +623,13 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     }
     const Held held;
     std::shared_ptr<Set> set = set_of(epoll);
-    Member *const member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
+    Member *member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
+    if (member != nullptr && member->is_linked) {
+        if (const auto result = change_here(*member, operation, event)) {
+            return *result;
+        }
+        member = member_of(*set, fd, *socket);
+    }
     epoll_event wanted = event != nullptr ? *event : epoll_event{};
     if (member != nullptr && member->is_linked && operation == EPOLL_CTL_MOD && event != nullptr) {
         wanted.data.ptr = member;
@@ -514,14 +650,9 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     }
     if (operation == EPOLL_CTL_MOD && member != nullptr) {
         member->wanted = *event;
-        member->is_disarmed = false;
-        member->told = member->told_by_tcp = Member::none;
+        member->registered = event->events;
         if (member->is_linked) {
-            heat(*member);
-            if (set->sleepers != 0 && member->wants_to_read() && !std::exchange(member->sleeps, true) &&
-                !socket->begin_sleep(member->number) && member->is_ready()) {
-                wake(*set);
-            }
+            begin_events(*member);
         }
         return result;
     }
@@ -598,6 +729,16 @@ void epolls::end_sleep(int epoll) {
     }
 }
 
+void epolls::tell_kernel(int epoll) {
+    if (linked_sets.load() == 0) {
+        return;
+    }
+    const Held held;
+    if (const std::shared_ptr<Set> set = set_of(epoll); set != nullptr) {
+        carry::tell_kernel(*set);
+    }
+}
+
 int epolls::settle(int epoll, std::span<epoll_event> events) {
     const Held held;
     const std::shared_ptr<Set> set = set_of(epoll);
@@ -654,6 +795,7 @@ void epolls::closed(int fd, bool has_more_numbers) {
     if (socket == nullptr) {
         return;
     }
+    tell_kernel_of(*socket);
     std::vector<Member *> all;
     const auto [first, last] = members().equal_range(socket);
     std::for_each(first, last, [&](const auto &one) { all.push_back(one.second); });
@@ -702,6 +844,7 @@ void epolls::linked(Socket &socket) {
 
 void epolls::unlinked(Socket &socket) {
     const Held held;
+    tell_kernel_of(socket);
     const auto [first, last] = members().equal_range(&socket);
     for (auto one = first; one != last; ++one) {
         name_by_program(*one->second);

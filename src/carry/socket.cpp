@@ -554,6 +554,16 @@ bool Socket::has_bytes() const {
            direction.turn.load(std::memory_order_acquire) != in_.turn;
 }
 
+bool Socket::has_room() const {
+    const Inside inside{*this};
+    if (!is_linked() || stays_ || out_.stays_in_tcp || link()->closed[1 - side_] != 0) {
+        return false;
+    }
+    const Direction &direction = to_peer();
+    return is_in_ring(direction.turn.load(std::memory_order_relaxed)) &&
+           out_.put - direction.taken.load(std::memory_order_acquire) <= Direction::ring_bytes / 2;
+}
+
 // Begins the next turns, as far as the bytes before them are read.
 void Socket::advance() {
     Direction &direction = from_peer();

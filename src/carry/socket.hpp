@@ -96,6 +96,8 @@ public:
     [[nodiscard]] bool has_bytes() const;
     // Returns whether it has some for certain, without asking the kernel. Takes no lock.
     [[nodiscard]] bool has_ring_bytes() const;
+    // Returns whether the next bytes that the program sends go into the ring, without a wait. Takes no lock.
+    [[nodiscard]] bool has_room() const;
     // The thread is about to sleep in the kernel until the socket is readable. Returns false when there is
     // something to read already. Until end_sleep() the peer rings for what it puts into the ring.
     [[nodiscard]] bool begin_sleep(int fd);

@@ -101,9 +101,14 @@ int settle(std::span<pollfd> entries) {
 }  // namespace
 
 bool concern_a_ring(std::span<const pollfd> entries) {
-    return std::ranges::any_of(entries, [](const pollfd &entry) {
-        return ring_of(entry) != nullptr || (wants_to_read(entry) && epolls::has_linked(entry.fd));
-    });
+    bool concern = false;
+    for (const pollfd &entry : entries) {
+        if (wants_to_read(entry)) {
+            epolls::tell_kernel(entry.fd);
+            concern = concern || ring_of(entry) != nullptr || epolls::has_linked(entry.fd);
+        }
+    }
+    return concern;
 }
 
 int wait_for(std::span<pollfd> entries, const timespec *timeout, const sigset_t *mask) {

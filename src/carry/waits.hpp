@@ -37,7 +37,9 @@ namespace epolls {
 // Works as epoll_pwait2(2).
 [[nodiscard]] int wait(int epoll, std::span<epoll_event> events, const timespec *timeout,
                        const sigset_t *mask);
-// Returns whether a member has bytes in its ring for the program.
+// Another wait than epoll_wait(2) is about to look at the kernel's set.
+void tell_kernel(int epoll);
+// Returns whether a member has bytes in its ring for the program, or room for some.
 [[nodiscard]] bool is_ready(int epoll);
 // Do for the members what they do for a Socket.
 [[nodiscard]] bool begin_sleep(int epoll);
