@@ -109,7 +109,8 @@ enum rpma_util_ibv_context_type {
  * Blocks: for the name look-up and, for a remote address, up to 1,000 ms for each kind of device.
  * Errors:
  *   RPMA_E_INVAL     type is unknown.
- *   RPMA_E_PROVIDER  No device serves the address, the name is unknown, or RPMA_DEVICE has another value.
+ *   RPMA_E_PROVIDER  No device serves the address, the name is unknown, or RPMA_DEVICE has another value; or
+ *                    there are no descriptors or memory to find out (errno is EMFILE, ENFILE, ENOMEM).
  * See rdma_bind_addr(3), rdma_resolve_addr(3).
  */
 int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type type,

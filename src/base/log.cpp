@@ -3,6 +3,7 @@
 #include "base/log.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
@@ -17,12 +18,14 @@ namespace {
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
 void standard_error_sink(int, const char *, int, const char *function, const char *format, ...) {
+    const int number = errno;
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     std::vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     std::fprintf(stderr, "%s: %s", function, text);
+    errno = number;
 }
 
 std::atomic<LogSink> current_sink{standard_error_sink};

@@ -119,6 +119,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionConfiguration
                  "failed: %s",
                  configuration.sq_size, configuration.rq_size, attributes.cap.max_inline_data,
                  id->verbs->device->name, peer.pd()->context->device->name, error_text(number));
+        errno = number;
         log_queue_limits(peer.provider(), id->verbs);
         return RPMA_E_PROVIDER;
     }
@@ -147,7 +148,9 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
     return 0;
 }
 
+// errno stays, because a request that cannot be made is closed too, and errno then tells why.
 int Connection::close(const verbs::Provider &provider, bool reject) {
+    const int number = errno;
     FirstError error;
     // The rejection comes first, because with it the soft device tells the peer when this process is out of
     // descriptors.
@@ -164,6 +167,7 @@ int Connection::close(const verbs::Provider &provider, bool reject) {
     error.add(id.reset(), "rdma_destroy_id");
     error.add(shared_channel.reset(), "ibv_destroy_comp_channel");
     error.add(event_channel.reset(), "rdma_destroy_event_channel");
+    errno = number;
     return error.code();
 }
 

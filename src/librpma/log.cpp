@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
@@ -107,11 +108,13 @@ void write_by_default(const LevelFormat &format, int level, const char *place, c
 }
 
 // Takes every line that is within the threshold and hands it, formatted, to the log function of the process.
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
+// The caller's errno stays, which tells the program why a call failed. NOLINTNEXTLINE(cert-dcl50-cpp): the
+// signature is librpma's log function.
 void dispatch(int level, const char *file, int line, const char *function, const char *format, ...) {
     if (level < RPMA_LOG_LEVEL_FATAL || level > RPMA_LOG_LEVEL_DEBUG) {
         return;
     }
+    const int number = errno;
     char message[message_size];
     va_list arguments;
     va_start(arguments, format);
@@ -123,11 +126,12 @@ void dispatch(int level, const char *file, int line, const char *function, const
     }
     if (rpma_log_function *const user = user_function.load(std::memory_order_relaxed)) {
         user(static_cast<rpma_log_level>(level), file, line, function, "%s\n", message);
-        return;
+    } else {
+        char place[256];
+        std::snprintf(place, sizeof(place), "%s: %3d: %s: ", base_name(file), line, function);
+        write_by_default(level_formats[level], level, place, message);
     }
-    char place[256];
-    std::snprintf(place, sizeof(place), "%s: %3d: %s: ", base_name(file), line, function);
-    write_by_default(level_formats[level], level, place, message);
+    errno = number;
 }
 
 void set_both_thresholds(int level) {

@@ -31,8 +31,10 @@ DeviceAbilities abilities_of(const verbs::Provider &provider, const ibv_device_a
 }
 
 void log_queue_limits(const verbs::Provider &provider, ibv_context *context) {
+    const int number = errno;
     const auto attributes = query_device(provider, context);
-    if (!attributes) {
+    errno = number;
+    if (!attributes || number == EMFILE || number == ENFILE) {
         return;
     }
     const ibv_device_attr &most = attributes->orig_attr;

@@ -17,6 +17,7 @@ int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type
     const auto side = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? verbs::Side::Local : verbs::Side::Remote;
     const auto context = verbs::find_context(addr, side);
     if (!context) {
+        errno = context.error().number;
         return RPMA_E_PROVIDER;
     }
     *ibv_ctx_ptr = *context;

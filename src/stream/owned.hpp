@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <librpma.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "base/result.hpp"
@@ -29,7 +30,8 @@ using Endpoint = std::unique_ptr<rpma_ep, Deleter<rpma_ep_shutdown>>;
 using EndpointConfiguration = std::unique_ptr<rpma_ep_cfg, Deleter<rpma_ep_cfg_delete>>;
 using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
 
-// Turns a failure of librpma, which has logged more, into an errno value.
+// Turns a failure of librpma, which has logged more, into an errno value. Where the process has no
+// descriptors or memory, errno says that.
 [[nodiscard]] inline base::Failure failure_of(int result) {
     switch (result) {
         case RPMA_E_NOMEM:
@@ -39,7 +41,7 @@ using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
         case RPMA_E_INVAL:
             return base::failure(EINVAL);
         default:
-            return base::failure(ENOBUFS);
+            return base::failure(errno == EMFILE || errno == ENFILE || errno == ENOMEM ? errno : ENOBUFS);
     }
 }
 
@@ -47,6 +49,7 @@ using Connected = std::unique_ptr<rpma_conn, Deleter<rpma_conn_delete>>;
 template <typename Owner, typename Function, typename... Arguments>
 [[nodiscard]] base::Result<Owner> made(Function function, Arguments... arguments) {
     typename Owner::pointer object = nullptr;
+    errno = 0;
     if (const int result = function(arguments..., &object); result != 0) {
         return failure_of(result);
     }

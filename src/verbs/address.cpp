@@ -40,9 +40,4 @@ AddressResult look_up(const Provider &provider, const char *address, const char 
     return std::unexpected{result == -1 ? error_text(errno) : gai_strerror(result)};
 }
 
-const char *error_text(int number) {
-    const char *const text = strerrordesc_np(number);
-    return text != nullptr ? text : "unknown error";
-}
-
 }  // namespace verbs

@@ -37,7 +37,7 @@ bool kernel_has_devices() {
     return any && ::access("/dev/infiniband/rdma_cm", R_OK | W_OK) == 0;
 }
 
-// It says why no context serves an address. The text is static.
+// It says why no context serves an address. The text is that of base/error_text.
 struct Unserved {
     int number;
     const char *text;

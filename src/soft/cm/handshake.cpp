@@ -3,11 +3,11 @@
 #include "soft/cm/handshake.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "base/origin.hpp"
 #include "soft/ground/limits.hpp"
@@ -147,7 +147,7 @@ void Handshake::connected() {
         return;  // the connection is not made yet
     }
     if (const int error = link_->failure(); error != 0) {
-        fail(error, std::strerror(error));
+        fail(error, base::error_text(error));
         return;
     }
     connecting_ = false;
@@ -167,7 +167,7 @@ bool Handshake::send_request() {
     if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
         // The peer has closed, during the handshake of TLS or right behind it.
         const int error = sent.error().number == EPIPE ? ECONNRESET : sent.error().number;
-        fail(error, std::strerror(error));
+        fail(error, base::error_text(error));
         return false;
     }
     return true;
@@ -203,7 +203,7 @@ void Handshake::fail_to_receive(int error) {
     if (const auto tls = std::move(shaken_); tls != nullptr && tls->is_refused(*link_)) {
         fail(tls->error(), tls->text());
     } else {
-        fail(error, std::strerror(error));
+        fail(error, base::error_text(error));
     }
 }
 

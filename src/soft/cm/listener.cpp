@@ -8,10 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <new>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "soft/cm/rejection.hpp"
 #include "soft/ground/limits.hpp"
@@ -31,14 +31,23 @@ bool is_out_of_descriptors(const base::Result<tcp::AcceptedSocket> &accepted) {
 
 }  // namespace
 
-Listener::Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group, base::SharedTls tls)
+base::Result<base::Fd> Listener::spare_of(const base::Fd &socket) {
+    base::Fd spare{fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)};
+    if (!spare) {
+        return base::last_failure();
+    }
+    return spare;
+}
+
+Listener::Listener(Owner &owner, base::Fd socket, base::Fd spare, std::shared_ptr<Group> group,
+                   base::SharedTls tls)
     : owner_{owner},
       socket_{std::move(socket)},
       group_{std::move(group)},
       tls_{std::move(tls)},
       most_handshakes_{std::min(limits::in_force().max_handshakes, limits::share_of_descriptors())} {
     const base::Lock lock{group_->mutex()};
-    (void)has_spare();
+    spare_ = std::move(spare);
     group_->add(*this, socket_.get(), {.readable = true});
 }
 
@@ -54,7 +63,7 @@ Listener::~Listener() {
 
 bool Listener::has_spare() {
     if (!spare_) {
-        spare_.reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+        spare_ = spare_of(socket_).value_or(base::Fd{});
     }
     return static_cast<bool>(spare_);
 }
@@ -131,7 +140,7 @@ Handshake *Listener::begin_handshake(tcp::AcceptedSocket accepted) {
 void Listener::pause_accepting(int error) {
     if (!std::exchange(accept_fails_, true)) {
         BASE_LOG_PEER(Warning, "cannot accept connections, which wait until it can: %s",
-                      std::strerror(error));
+                      base::error_text(error));
     }
     paused_ = true;
     group_->change(*this, socket_.get(), {.readable = true}, {});

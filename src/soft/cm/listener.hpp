@@ -37,8 +37,13 @@ public:
         ~Owner() = default;
     };
 
-    // The socket listens already.
-    Listener(Owner &owner, base::Fd socket, std::shared_ptr<Group> group, base::SharedTls tls);
+    // Takes the spare descriptor of a socket. Fails with EMFILE or ENFILE.
+    [[nodiscard]] static base::Result<base::Fd> spare_of(const base::Fd &socket);
+
+    // The socket listens already. Without a spare the listener could not even reject when the process has no
+    // other descriptor.
+    Listener(Owner &owner, base::Fd socket, base::Fd spare, std::shared_ptr<Group> group,
+             base::SharedTls tls);
     ~Listener() override;
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;

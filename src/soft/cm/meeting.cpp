@@ -2,6 +2,7 @@
 // soft/cm/meeting: see the header.
 #include "soft/cm/meeting.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "base/own_user.hpp"
 #include "base/parts.hpp"
@@ -238,7 +240,7 @@ std::unique_ptr<Meeting> Meeting::begin(const tcp::Address &here, const tcp::Add
     }
     base::Fd socket = unix_socket();
     if (!socket) {
-        stays_on_tcp(there, std::strerror(errno));
+        stays_on_tcp(there, base::error_text(errno));
         return nullptr;
     }
     return std::make_unique<Meeting>(std::move(socket), here, there);
@@ -253,17 +255,23 @@ bool Meeting::offer(const SecretFor &secret, Group &group) {
     words_ = std::move(*words);
     const Name name = name_of(words_);
     if (bind(socket_.get(), any(name), name.length) != 0 || listen(socket_.get(), 1) != 0) {
-        stays_on_tcp(there_, std::strerror(errno));
+        stays_on_tcp(there_, base::error_text(errno));
         return false;
     }
     if (const auto allowed = group.allow_nudges(); !allowed) {
-        stays_on_tcp(there_, std::strerror(allowed.error().number));
+        stays_on_tcp(there_, base::error_text(allowed.error().number));
+        return false;
+    }
+    kept_.reset(fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!kept_) {
+        stays_on_tcp(there_, base::error_text(errno));
         return false;
     }
     return true;
 }
 
-base::Result<SharedRings> Meeting::join() const {
+base::Result<SharedRings> Meeting::join() {
+    kept_.reset();
     for (int stranger = 0; stranger < most_strangers; ++stranger) {
         const base::Fd socket{accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
         if (!socket) {
@@ -272,6 +280,9 @@ base::Result<SharedRings> Meeting::join() const {
         const auto process = process_of_this_user(socket.get());
         if (!process) {
             continue;
+        }
+        if (!words_.password) {
+            socket_.reset();  // nobody else is awaited, and the memory takes its descriptor
         }
         auto memory = greeted(socket.get(), words_.greeting);
         if (!memory && words_.password && is_strange(memory.error().number)) {
@@ -299,7 +310,7 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     }
     const base::Fd socket = unix_socket();
     if (!socket) {
-        stays_on_tcp(there, std::strerror(errno));
+        stays_on_tcp(there, base::error_text(errno));
         return std::nullopt;
     }
     const auto words = watchwords_of(socket.get(), there, here, secret);
@@ -310,7 +321,7 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     const Name name = name_of(*words);
     if (connect(socket.get(), any(name), name.length) != 0) {
         stays_on_tcp(there,
-                     errno == ECONNREFUSED ? "its process is not to be found here" : std::strerror(errno));
+                     errno == ECONNREFUSED ? "its process is not to be found here" : base::error_text(errno));
         return std::nullopt;
     }
     const auto process = process_of_this_user(socket.get());
@@ -321,11 +332,11 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     auto rings = SharedRings::make();
     const auto allowed = rings ? group.allow_nudges() : std::unexpected{rings.error()};
     if (!allowed) {
-        stays_on_tcp(there, std::strerror(allowed.error().number));
+        stays_on_tcp(there, base::error_text(allowed.error().number));
         return std::nullopt;
     }
     if (!greet(socket.get(), words->greeting, rings->file())) {
-        stays_on_tcp(there, std::strerror(errno));
+        stays_on_tcp(there, base::error_text(errno));
         return std::nullopt;
     }
     rings->close_file();

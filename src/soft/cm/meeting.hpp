@@ -63,10 +63,12 @@ public:
     [[nodiscard]] bool offer(const SecretFor &secret, Group &group);
     // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
     // or with EMFILE, ENFILE, ENOMEM or EPROTO.
-    [[nodiscard]] base::Result<SharedRings> join() const;
+    [[nodiscard]] base::Result<SharedRings> join();
 
 private:
     base::Fd socket_;
+    // A descriptor for join(), because the connection cannot stay on TCP any more when the peer has come.
+    base::Fd kept_;
     const tcp::Address here_;
     const tcp::Address there_;
     Watchwords words_;

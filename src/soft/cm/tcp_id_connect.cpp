@@ -2,10 +2,10 @@
 // soft/cm/tcp_id_connect: the initiator's side of an id of RDMA_PS_TCP.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <memory>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
@@ -144,7 +144,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     auto link = accepted_link(handshake, reply);
     if (!link) {
         BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
-                      tcp::text_of(handshake.peer()).c_str(), std::strerror(link.error().number));
+                      tcp::text_of(handshake.peer()).c_str(), base::error_text(link.error().number));
         fail_to_connect(link.error().number);
         return;
     }

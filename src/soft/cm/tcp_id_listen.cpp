@@ -50,10 +50,15 @@ base::Result<void> TcpId::listen(int backlog) {
     }
     const int length =
         std::clamp(backlog > 0 ? backlog : limits::default_listen_backlog, 1, limits::max_listen_backlog);
+    auto spare = Listener::spare_of(socket_);
+    if (!spare) {
+        return base::Failure{spare.error()};
+    }
     if (auto listening = tcp::listen(socket_.get(), length); !listening) {
         return listening;
     }
-    listener_ = std::make_unique<Listener>(*this, std::move(socket_), channel_group(), tls_);
+    listener_ =
+        std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), channel_group(), tls_);
     state_.store(State::Listening);
     return {};
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "soft/device/device.hpp"
 
@@ -215,7 +216,7 @@ int DatagramQueuePair::attach(const ibv_gid &group) {
     auto socket = udp::join(group, interface_);
     if (!socket) {
         BASE_LOG(Error, "UD queue pair 0x%06x cannot join a multicast group: %s", qp_base.qp_num,
-                 std::strerror(socket.error().number));
+                 base::error_text(socket.error().number));
         return socket.error().number;
     }
     attachments_.push_back({.group = group, .socket = std::move(*socket)});

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "base/parts.hpp"
 #include "soft/ground/limits.hpp"
@@ -50,7 +51,7 @@ base::Result<base::Fd> fresh(bool only_ipv6) {
     if (!socket || !set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, only_ipv6 ? 1 : 0) ||
         !set(socket.get(), IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) {
         const int error = errno;
-        BASE_LOG(Error, "no UDP socket of both IP families: %s", std::strerror(error));
+        BASE_LOG(Error, "no UDP socket of both IP families: %s", base::error_text(error));
         return base::failure(error);
     }
     // The buffer is as large as the kernel allows, because a program that does not poll at once loses

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/at_exit.hpp"
+#include "base/error_text.hpp"
 #include "base/event.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
@@ -41,14 +42,25 @@ Engine *inherited = nullptr;
 
 }  // namespace
 
-Engine::Engine() : state_{std::make_unique<State>()} {
-    state_->epoll.reset(epoll_create1(EPOLL_CLOEXEC));
-    state_->wake.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    epoll_event event{.events = EPOLLIN, .data = {.u64 = State::wake_key}};
-    if (!state_->epoll || !state_->wake ||
-        epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->wake.get(), &event) != 0) {
-        BASE_LOG(Error, "no file descriptors for the soft device: %s", std::strerror(errno));
+Engine::Engine() : state_{std::make_unique<State>()} {}
+
+// Another group may come when the process has descriptors again.
+base::Result<void> Engine::State::open() {
+    if (epoll) {
+        return {};
     }
+    base::Fd set{epoll_create1(EPOLL_CLOEXEC)};
+    base::Fd event_of_wake{set ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1};
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = wake_key}};
+    if (!event_of_wake || epoll_ctl(set.get(), EPOLL_CTL_ADD, event_of_wake.get(), &event) != 0) {
+        const auto failed = base::last_failure();
+        BASE_LOG(Error, "no file descriptors for the soft device: %s",
+                 base::error_text(failed.error().number));
+        return failed;
+    }
+    wake = std::move(event_of_wake);
+    epoll = std::move(set);
+    return {};
 }
 
 Engine &Engine::instance() {
@@ -88,14 +100,17 @@ const base::ForkHook Engine::joins_before_forks{base::ForkLevel::EndedThreads, {
 const base::ForkHook Engine::renews_after_forks{base::ForkLevel::SoftProgress,
                                                 {.after_in_child = after_fork_in_child}};
 
-bool Engine::enrol(Group &group) {
+base::Result<void> Engine::enrol(Group &group) {
     State &state = *state_;
     base::Lock lock{state.mutex};
+    if (auto opened = state.open(); !opened) {
+        return opened;
+    }
     group.engine_key_ = state.next_key++;
     epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
-        BASE_LOG(Error, "cannot watch a completion queue: %s", std::strerror(errno));
-        return false;
+        BASE_LOG(Error, "cannot watch a completion queue: %s", base::error_text(errno));
+        return base::failure(ENOMEM);
     }
     state.groups.emplace(group.engine_key_, group.weak_from_this());
     TickedGroups one;
@@ -109,13 +124,13 @@ bool Engine::enrol(Group &group) {
         if (error == 0) {
             state.running = true;
         } else {
-            BASE_LOG(Error, "cannot start the soft device's thread: %s", std::strerror(error));
+            BASE_LOG(Error, "cannot start the soft device's thread: %s", base::error_text(error));
         }
     }
     const bool runs = state.running;
     lock.unlock();
     base::EndedThread::join(ended);
-    return runs;
+    return runs ? base::Result<void>{} : base::failure(ENOMEM);
 }
 
 void Engine::withdraw(Group &group) {

@@ -10,6 +10,7 @@
 
 #include "base/condition.hpp"
 #include "base/origin.hpp"
+#include "base/result.hpp"
 #include "base/thread.hpp"
 #include "soft/progress/progress.hpp"
 
@@ -20,6 +21,8 @@ struct Engine::State {
 
     base::Mutex mutex;  // taken with a group's lock held, never the other way round
     base::Condition ended;
+    // Opens the two descriptors, unless they are open. They stay.
+    [[nodiscard]] base::Result<void> open() REQUIRES(mutex);
     base::Fd epoll;
     base::Fd wake;
     std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups GUARDED_BY(mutex);

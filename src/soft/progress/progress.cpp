@@ -9,9 +9,9 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <cstring>
 #include <new>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 
 namespace soft {
@@ -41,12 +41,12 @@ base::Result<std::shared_ptr<Group>> Group::create() {
     if (!epoll) {
         const auto failed = base::last_failure();
         BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
-                 std::strerror(failed.error().number));
+                 base::error_text(failed.error().number));
         return failed;
     }
     std::shared_ptr<Group> group{new Group{std::move(epoll)}};
-    if (!Engine::instance().enrol(*group)) {
-        return base::failure(ENOMEM);
+    if (const auto enrolled = Engine::instance().enrol(*group); !enrolled) {
+        return base::Failure{enrolled.error()};
     }
     const base::Lock lock{group->mutex_};
     group->arm(Arm::Once);
@@ -103,7 +103,7 @@ void Group::change(Source &source, int fd, Interest from, Interest to) {
     epoll_event event{.events = epoll_events(to), .data = {.ptr = &source}};
     const int operation = !is_in ? EPOLL_CTL_DEL : was_in ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     if (epoll_ctl(epoll_.get(), operation, fd, &event) != 0) {
-        BASE_LOG(Error, "cannot watch socket %d: %s", fd, std::strerror(errno));
+        BASE_LOG(Error, "cannot watch socket %d: %s", fd, base::error_text(errno));
     }
 }
 

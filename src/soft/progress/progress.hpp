@@ -210,7 +210,7 @@ private:
     class Drain;
 
     Engine();
-    bool enrol(Group &group);
+    [[nodiscard]] base::Result<void> enrol(Group &group);
     void withdraw(Group &group);
     void begin_ticks(Group &group, bool fast);
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);

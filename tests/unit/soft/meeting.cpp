@@ -439,13 +439,16 @@ void false_greetings_make_no_link(void **) {
     };
     for (const Greeting &greeting : greetings) {
         const Connection connection;
-        const auto offered = connection.offer();
-        const base::Fd peer = come(connection);
-        greet(peer.get(), greeting.text, greeting.files);
+        (void)connection.offer();  // the group opens a descriptor, and keeps it
         const std::size_t before = descriptors();
-        const auto joined = offered->join();
-        assert_false(joined.has_value());
-        assert_true(joined.error().number == EPROTO || joined.error().number == EMFILE);
+        {
+            const auto offered = connection.offer();
+            const base::Fd peer = come(connection);
+            greet(peer.get(), greeting.text, greeting.files);
+            const auto joined = offered->join();
+            assert_false(joined.has_value());
+            assert_true(joined.error().number == EPROTO || joined.error().number == EMFILE);
+        }
         assert_int_equal(descriptors(), before);
     }
     {
@@ -675,8 +678,6 @@ void silence_makes_no_link(void **) {
     const auto offered = connection.offer();
     const base::Fd silent = come(connection);
     assert_false(offered->join().has_value());
-    const auto again = connection.offer();
-    assert_null(again.get());
 }
 
 }  // namespace
