@@ -804,7 +804,7 @@ void epolls::closed(int fd, bool has_more_numbers) {
     const int other = sockets.another_number(fd);
     for (Member *const member : all) {
         if (!stays) {
-            (void)LIBC(epoll_ctl)(member->set.epoll, EPOLL_CTL_DEL, fd, nullptr);
+            name_by_program(*member);  // a message may have it (SCM_RIGHTS)
             forget(*member);
         } else if (other < 0) {
             detach(*member);

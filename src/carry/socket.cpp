@@ -429,7 +429,7 @@ void Socket::leave_with_peer(int fd) {
 // Takes a link, whose counts go on from those of the link before.
 void Socket::take_link(Link &link) {
     Direction &to = link.directions[side_];
-    to.put = out_.put.load();
+    to.put.fetch_or(out_.put);  // the other end may refuse already
     to.origin = out_.origin = out_.put;
     to.doorbells = out_.doorbells;
     to.turns[out_.turn % Direction::most_turns].doorbells = out_.doorbells;
@@ -808,6 +808,12 @@ void Socket::send_in_tcp_for_good() {
         const Section section{out_.lock};
         leave_ring();
         out_.stays_in_tcp = true;
+    }
+}
+
+void Socket::before_shutdown() {
+    send_in_tcp_for_good();
+    if (is_linked()) {
         link()->ends[side_] = 1;
     }
 }

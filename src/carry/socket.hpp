@@ -122,9 +122,10 @@ public:
     [[nodiscard]] std::size_t unsent() const;
     // Bytes that the program can read now.
     [[nodiscard]] int readable_bytes(int fd);
-    // From here on all that is sent goes through TCP: the program shuts the direction down, or has set an
-    // option that only TCP has.
+    // From here on all that is sent goes through TCP.
     void send_in_tcp_for_good();
+    // The program is about to shut down the direction, or may do it unseen.
+    void before_shutdown();
     // The connection stays in TCP for good. Where the ring has bytes, the program reads those first.
     void stay(const char *why);
     // Returns whether the kernel's socket has all that is to be read, and will; then a program that does not

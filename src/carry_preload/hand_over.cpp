@@ -47,6 +47,7 @@ void hand_over_rights(const msghdr &message) {
             std::memcpy(&fd, CMSG_DATA(part) + place, sizeof(fd));
             if (Socket *const socket = sockets.at(fd); socket != nullptr) {
                 (void)hand_over(*socket, fd);
+                socket->before_shutdown();
             }
         }
     }
@@ -69,6 +70,10 @@ void hand_over_to_program() {
             (void)hand_over(socket, fd);
         } else {
             (void)socket.is_kernels(fd);
+        }
+        // A program does not shut down what it has got without being told.
+        if (fd <= STDERR_FILENO) {
+            socket.before_shutdown();
         }
     });
 }

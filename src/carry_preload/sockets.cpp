@@ -79,7 +79,7 @@ INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) 
 
 INTERPOSED(2, shutdown)(int fd, int how) noexcept {
     if (Socket *const socket = sockets.at(fd); socket != nullptr && (how == SHUT_WR || how == SHUT_RDWR)) {
-        socket->send_in_tcp_for_good();
+        socket->before_shutdown();
     }
     return LIBC(shutdown)(fd, how);
 }
