@@ -85,12 +85,13 @@ struct Member {
         return wants_to_read() && (!has(EPOLLET) || socket->arrived() != told) &&
                (socket->has_ring_bytes() || (socket->has_bytes() && socket->is_readable(number)));
     }
-    // The kernel says that the socket is readable. Returns whether the program is to be told: a doorbell is
-    // nothing new for it.
-    [[nodiscard]] bool takes_news() {
+    // The kernel says that the socket is readable. Returns whether the program is to be told: a doorbell
+    // alone is nothing new for it.
+    [[nodiscard]] bool takes_news(std::uint32_t events) {
+        constexpr std::uint32_t ends = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
         const std::uint64_t by_tcp = has(EPOLLET) ? socket->arrived_by_tcp(number) : none;
         const std::uint64_t by_ring = socket->arrived();
-        const bool is_new = !has(EPOLLET) || by_tcp != told_by_tcp || by_ring != told;
+        const bool is_new = !has(EPOLLET) || (events & ends) != 0 || by_tcp != told_by_tcp || by_ring != told;
         if (!is_new || !socket->is_readable(number)) {
             return false;
         }
@@ -425,7 +426,7 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
             if (set.sleepers == 0) {
                 end_sleep_of(member);
             }
-            found &= member.takes_news() ? ~0U : ~to_read;
+            found &= member.takes_news(found) ? ~0U : ~to_read;
         }
         if (found == 0 || (member.is_disarmed && member.found == nullptr)) {
             rearm(member);

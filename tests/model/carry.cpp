@@ -186,7 +186,7 @@ private:
         const std::uint64_t out = own.sent - peer.received;
         const std::uint64_t kind = below(1000);
         if (kind < 400) {
-            constexpr std::uint64_t most_unread = 60'000;
+            constexpr std::uint64_t most_unread = 30'000;  // the kernel takes these for certain
             if (!own.is_shut && out < most_unread) {
                 sends(place, side, some_bytes(most_unread - out));
             }
