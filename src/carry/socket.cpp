@@ -32,9 +32,6 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A sender waits so long for room in the ring before the bytes go through TCP, where the kernel tells the
-// program when it may send again.
-constexpr microseconds waits_for_room{50};
 // The kernel is asked as often whether the peer is still there. The kernel's own news of an end takes longer
 // to become visible in another process.
 constexpr microseconds asks_after{50};
@@ -320,25 +317,25 @@ bool Socket::ended_by_doorbell() const {
 // Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
 std::size_t Socket::put(int fd, Parts parts, std::size_t bytes) {
     std::size_t done = 0;
-    std::int64_t until = 0;
     while (done < bytes) {
-        if (const std::size_t more = put_once(parts, done, bytes - done); more != 0) {
+        const std::size_t more = put_once(parts, done, bytes - done);
+        if (more == 0 && (out_.stays_in_tcp || !look([this] { return has_any_room(); }))) {
+            break;
+        }
+        if (more != 0) {
             done += more;
-            until = 0;
             const std::uint64_t rung = out_.doorbells;
             ring_doorbell(fd);
             if (more <= small_bytes) {
                 out_.rung = out_.doorbells != rung ? out_.rung + rung_by_one : std::max(out_.rung - 1, 0);
             }
-        } else if (until == 0) {
-            until = in(waits_for_room);
-        } else if (out_.stays_in_tcp || now() > until) {
-            break;
-        } else {
-            __builtin_ia32_pause();
         }
     }
     return done;
+}
+
+bool Socket::has_any_room() const {
+    return out_.put - to_peer().taken.load(std::memory_order_acquire) < Direction::ring_bytes;
 }
 
 std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {

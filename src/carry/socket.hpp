@@ -226,6 +226,7 @@ private:
     [[nodiscard]] bool resets(int fd);
     [[nodiscard]] bool ended_by_doorbell() const;
     [[nodiscard]] std::size_t put(int fd, Parts parts, std::size_t bytes);
+    [[nodiscard]] bool has_any_room() const;
     [[nodiscard]] std::size_t put_once(Parts parts, std::size_t skip, std::size_t bytes);
     [[nodiscard]] bool has_sleeper();
     void ring_doorbell(int fd);
