@@ -31,7 +31,7 @@ registry:
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
 socket_preload: rsocket rpma/rsocket.h
-carry:
+carry:          registry
 carry_preload:  carry socket_preload
 cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma

@@ -25,6 +25,7 @@
 #include "base/mutex.hpp"
 #include "base/own_user.hpp"
 #include "carry/high_number.hpp"
+#include "carry/records.hpp"
 #include "carry/shake.hpp"
 #include "carry/socket.hpp"
 #include "carry/waits.hpp"
@@ -229,9 +230,10 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
         case None: {
             const auto connection = connection_of(fd);
             if (!connection) {
-                socket.stays_ = true;
+                socket.stay("its addresses are not known");
                 return false;
             }
+            records::add(socket, fd);
             socket.connection_ = *connection;
             socket.side_ = connection->side;
             if (Slot *const other = table.find(name_of(*connection, 1 - connection->side));
@@ -273,8 +275,8 @@ bool Meeting::offer(Socket &socket, Slot &other) {
             ? mapped(file)
             : nullptr;
     if (link == nullptr) {
-        BASE_LOG(Info, "a connection stays in TCP: no memory for a link: %s", std::strerror(errno));
-        socket.stays_ = true;
+        socket.stay(errno == EMFILE || errno == ENFILE ? "no descriptor is left for a link"
+                                                       : "no memory is left for a link");
         if (file >= 0) {
             (void)LIBC(close)(file);
         }
@@ -319,8 +321,7 @@ bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
         link = nullptr;
     }
     if (link == nullptr) {
-        BASE_LOG(Info, "a connection stays in TCP: the link of its other end cannot be mapped");
-        socket.stays_ = true;
+        socket.stay("the link of its other end cannot be mapped");
         return false;
     }
     socket.offered_ = link;
@@ -339,8 +340,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
         if (!socket.kernel_agrees(fd)) {
             if (socket.out_.under_way == 0 && socket.in_.under_way == 0 &&
                 ++socket.mismatches_ > most_mismatches) {
-                BASE_LOG(Info, "a connection stays in TCP: bytes passed this library by");
-                socket.stays_ = true;
+                socket.stay("bytes passed this library by");
                 forget(socket);
             }
             return false;

@@ -23,6 +23,7 @@
 #include "base/parts.hpp"
 #include "carry/looking.hpp"
 #include "carry/meeting.hpp"
+#include "carry/records.hpp"
 #include "carry/shake.hpp"
 #include "carry/waits.hpp"
 
@@ -117,6 +118,22 @@ void Socket::begin(Role role, bool blocks, bool is_smc) {
     offered_fd_ = -1;
 }
 
+void Socket::publish() const {
+    registry::Live *const live = records::of(*this);
+    if (live == nullptr) {
+        return;
+    }
+    const auto write = [](auto &word, auto value) {
+        std::atomic_ref{word}.store(value, std::memory_order_relaxed);
+    };
+    write(live->link, is_linked() ? registry::Link::Memory : registry::Link::Tcp);
+    write(live->sent_bytes, out_.count.load(std::memory_order_relaxed));
+    write(live->received_bytes, in_.count.load(std::memory_order_relaxed));
+    write(live->sent_by_memory, out_.put.load(std::memory_order_relaxed));
+    write(live->received_by_memory, in_.taken.load(std::memory_order_relaxed));
+    write(live->turns_back, std::uint64_t{turns_back()});
+}
+
 // ---- without a link ----
 
 void Socket::sent_unlinked(int fd, ssize_t bytes) {
@@ -125,6 +142,7 @@ void Socket::sent_unlinked(int fd, ssize_t bytes) {
     }
     out_.under_way.fetch_sub(1);
     if (bytes > 0) {
+        publish();
         Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
     }
 }
@@ -136,6 +154,7 @@ void Socket::received_unlinked(int fd, ssize_t bytes, int flags) {
     }
     in_.under_way.fetch_sub(1);
     if (moved) {
+        publish();
         Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
     }
 }
@@ -244,6 +263,7 @@ void Socket::begin_kernels_send() {
 void Socket::end_kernels_send(ssize_t bytes) {
     if (bytes > 0) {
         out_.count.fetch_add(static_cast<std::uint64_t>(bytes));
+        publish();
     }
     out_.under_way.fetch_sub(1);
 }
@@ -280,6 +300,7 @@ void Socket::begin_turn() {
     next.begin.store(out_.count, std::memory_order_relaxed);
     next.doorbells.store(out_.doorbells, std::memory_order_relaxed);
     direction.turn.store(out_.turn, std::memory_order_seq_cst);
+    publish();
 }
 
 // Returns false from the peer's end on: then the kernel says what a call that sends returns.
@@ -331,6 +352,7 @@ std::size_t Socket::put(int fd, Parts parts, std::size_t bytes) {
             }
         }
     }
+    publish();
     return done;
 }
 
@@ -472,6 +494,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 done += more;
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 &&
                      from_peer().turn.load(std::memory_order_seq_cst) != in_.turn);
+            publish();
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
             return static_cast<ssize_t>(done);
@@ -799,8 +822,8 @@ std::size_t Socket::unsent() const {
     return is_linked() ? out_.put - to_peer().taken.load() : 0;
 }
 
-void Socket::send_in_tcp_for_good() {
-    stays_ = true;
+void Socket::send_in_tcp_for_good(const char *why) {
+    will_stay(why);
     if (is_linked()) {
         const Section section{out_.lock};
         leave_ring();
@@ -809,24 +832,30 @@ void Socket::send_in_tcp_for_good() {
 }
 
 void Socket::before_shutdown() {
-    send_in_tcp_for_good();
+    send_in_tcp_for_good("the program shuts it down");
     if (is_linked()) {
         link()->ends[side_] = 1;
     }
 }
 
-void Socket::stay(const char *why) {
+void Socket::will_stay(const char *why) {
     if (!stays_.exchange(true)) {
         BASE_LOG(Info, "a connection stays in TCP: %s", why);
+        records::tell(*this, why);
     }
+}
+
+void Socket::stay(const char *why) {
+    will_stay(why);
     if (is_linked()) {
         from_peer().put.fetch_or(Direction::refused);
     }
 }
 
 bool Socket::is_kernels(int fd) {
-    send_in_tcp_for_good();
-    stay("another program gets it");
+    constexpr const char *why = "another program gets it";
+    send_in_tcp_for_good(why);
+    stay(why);
     if (!is_linked()) {
         return true;
     }

@@ -39,7 +39,7 @@ public:
     template <typename Call>
     ssize_t send(int fd, Parts parts, int flags, Call by_kernel) {
         if ((flags & MSG_OOB) != 0) {
-            send_in_tcp_for_good();  // the receiver does not count the byte
+            send_in_tcp_for_good("urgent data");  // the receiver does not count the byte
         }
         if (!is_linked()) {
             out_.under_way.fetch_add(1);
@@ -123,7 +123,7 @@ public:
     // Bytes that the program can read now.
     [[nodiscard]] int readable_bytes(int fd);
     // From here on all that is sent goes through TCP.
-    void send_in_tcp_for_good();
+    void send_in_tcp_for_good(const char *why);
     // The program is about to shut down the direction, or may do it unseen.
     void before_shutdown();
     // The connection stays in TCP for good. Where the ring has bytes, the program reads those first.
@@ -199,6 +199,9 @@ private:
     [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
     [[nodiscard]] static bool is_in_ring(std::uint32_t turn) { return turn % 2 != 0; }
 
+    void will_stay(const char *why);
+    // Writes the counts where other programs see them.
+    void publish() const;
     void sent_unlinked(int fd, ssize_t bytes);
     void received_unlinked(int fd, ssize_t bytes, int flags);
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);

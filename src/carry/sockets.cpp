@@ -6,6 +6,7 @@
 
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "carry/records.hpp"
 
 namespace carry {
 
@@ -176,6 +177,7 @@ void Sockets::end(Socket &socket) {
         const Changing whole;
         ended.add(socket);
     }
+    records::remove(socket);
     if (socket.one_process_less() && socket.end()) {
         arena_.load()->give(place_of(socket));
     }

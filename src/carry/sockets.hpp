@@ -27,6 +27,7 @@ class Sockets {
 public:
     // Numbers above have none. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
     static constexpr std::size_t most_numbers = std::size_t{1} << 20;
+    static constexpr std::uint32_t most_sockets = 1U << 16;
 
     // Returns the Socket of a descriptor, or nullptr. Any number of threads may call.
     [[nodiscard]] Socket *at(int fd) const {
@@ -35,6 +36,8 @@ public:
             number < most_numbers ? std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) : 0;
         return place != 0 ? &socket(place) : nullptr;
     }
+    // Returns the number of a Socket, below most_sockets.
+    [[nodiscard]] std::uint32_t place_of(const Socket &socket) const;
     // The kernel has made this socket. There may be no memory for its Socket; then it stays in TCP.
     void made(int fd, Socket::Role role, bool blocks, bool is_smc = false);
     [[nodiscard]] bool has_more_numbers(int fd) const;
@@ -84,7 +87,6 @@ public:
 private:
     struct Arena;
     [[nodiscard]] Socket &socket(std::uint32_t place) const;
-    [[nodiscard]] std::uint32_t place_of(const Socket &socket) const;
     [[nodiscard]] static Arena *arena();
     void set(int fd, std::uint32_t place);
     [[nodiscard]] bool take(int fd, Socket &socket);
@@ -93,7 +95,6 @@ private:
     static constexpr std::uint32_t seen = 1U << 31;  // of numbers_, during for_each()
     void end(Socket &socket);
 
-    static constexpr std::uint32_t most_sockets = 1U << 16;
     mutable std::uint32_t places_[most_numbers]{};  // 0: none
     std::uint32_t numbers_[most_sockets]{};         // how many numbers of this process each has
     std::atomic<std::size_t> end_{0};

@@ -111,6 +111,8 @@ const char *mode_text(registry::Mode mode) {
             return "tcp";
         case registry::Mode::Udp:
             return "udp";
+        case registry::Mode::Carried:
+            return "carried";
         default:
             return "";
     }
@@ -146,9 +148,11 @@ std::string reason_of(const Seen &one) {
 Facts facts_of(const Seen &one) {
     const registry::Live &live = one.live;
     const bool is_stream = one.description.mode == registry::Mode::Rdma;
+    const bool is_carried = one.description.mode == registry::Mode::Carried;
     const auto in_tcp = counts_of_kernel(one.description);
-    const bool is_counted = is_stream || in_tcp || one.description.mode == registry::Mode::Udp;
+    const bool is_counted = is_stream || is_carried || in_tcp || one.description.mode == registry::Mode::Udp;
     const std::uint64_t sent = in_tcp ? in_tcp->sent_bytes : live.sent_bytes + live.placed_bytes;
+    const std::uint64_t by_memory = live.sent_by_memory + live.received_by_memory;
     const std::uint64_t received = in_tcp ? in_tcp->received_bytes : live.received_bytes;
     const auto word = [](const char *name, const char *column, const std::string &text) {
         return Fact{name, column, text.empty() ? nlohmann::json() : nlohmann::json(text),
@@ -169,11 +173,13 @@ Facts facts_of(const Seen &one) {
             word("state", "STATE", state_text(one)),
             word("mode", "MODE", mode_text(one.description.mode)),
             word("device", "DEVICE", one.description.device.data()),
-            word("link", "LINK", is_stream ? link_text(live.link) : std::string{}),
+            word("link", "LINK", is_stream || is_carried ? link_text(live.link) : std::string{}),
             word("local", "LOCAL", address_text(one.description.local)),
             word("peer", "PEER", address_text(one.description.peer)),
             count("sent_bytes", "SENT", is_counted, sent),
             count("received_bytes", "RECEIVED", is_counted, received),
+            count("memory_bytes", "BY MEMORY", is_carried, by_memory),
+            count("turns_back", "TURNS BACK", is_carried, live.turns_back),
             count("window_bytes", "WINDOW", is_stream, left(live.granted_bytes, live.sent_bytes)),
             count("credits", "CREDITS", is_stream, left(live.granted_messages, live.sent_messages)),
             count("stalls_for_peer", "PEER STALLS", is_stream, live.stalls_for_peer),
@@ -217,6 +223,9 @@ void add_sockets(CLI::App &app, Command &chosen) {
     CLI::App *command = app.add_subcommand(
         "sockets", "List the rsockets of your processes, or as root those of all processes");
     command->footer(
+        "BY MEMORY are the bytes of a carried TCP connection, of both directions, that went through memory; "
+        "TURNS\n"
+        "BACK tells how often its bytes went back to TCP.\n"
         "WINDOW and CREDITS are the bytes and messages that the peer still takes. PEER STALLS and DEVICE "
         "STALLS tell\n"
         "how often a send waited for more of these, or for the device to send its bytes. SHARD is the thread "

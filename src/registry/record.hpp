@@ -28,8 +28,9 @@ enum class State : std::uint8_t {
     Connected = 5,  // of a stream over RDMA, Live::phase says more
     Closing = 6,
 };
-// The way that the bytes take. A listener has Rdma where it does not listen in TCP.
-enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3 };
+// The way that the bytes take. A listener has Rdma where it does not listen in TCP. A carried connection is
+// the kernel's, and its bytes go through memory where Live::link says so.
+enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3, Carried = 4 };
 // The link of an established stream, and its name at the same place (rpma_conn_get_link).
 enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3, Tls = 4 };
 inline constexpr std::array<std::string_view, 5> link_names{"", "device", "tcp", "memory", "tls"};
@@ -68,12 +69,22 @@ struct Live {
     std::uint64_t sent_messages = 0;
     std::uint64_t received_bytes = 0;
     std::uint64_t placed_bytes = 0;  // by riowrite
-    // The peer's windows and credits since the beginning. Those that are left are this number less the
-    // number that was sent.
-    std::uint64_t granted_bytes = 0;
-    std::uint64_t granted_messages = 0;
-    // Says how often a send had to wait until the peer granted more, and until the device had sent its bytes.
-    std::uint64_t stalls_for_peer = 0;
+    // Of a stream: the peer's windows and credits since the beginning. Those that are left are this number
+    // less the number that was sent. Of a carried connection: the bytes that went through memory.
+    union {
+        std::uint64_t granted_bytes = 0;
+        std::uint64_t sent_by_memory;
+    };
+    union {
+        std::uint64_t granted_messages = 0;
+        std::uint64_t received_by_memory;
+    };
+    // Says how often a send had to wait until the peer granted more, and until the device had sent its bytes;
+    // or how often a carried connection's bytes went back from memory to TCP.
+    union {
+        std::uint64_t stalls_for_peer = 0;
+        std::uint64_t turns_back;
+    };
     std::uint64_t stalls_for_device = 0;
 };
 
