@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* conn: tests a connection's events, private data, queues and end. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -282,12 +283,36 @@ static void shared_channel_serves_both_queues(void **state) {
 #define WITH_ENDPOINT(test) cmocka_unit_test_setup_teardown(test, make_endpoint, end_all)
 #define WITH_CONNECTION(test) cmocka_unit_test_setup_teardown(test, make_connection, end_all)
 
+/* At level debug the log has a line for each state of both ends' ids, with the peer. */
+static void the_log_tells_each_state(void **state) {
+    struct ends *ends = *state;
+    char to_server[8];
+    if (ends->device != SOFT_DEVICE) {
+        skip();
+    }
+    snprintf(to_server, sizeof(to_server), ":%s:", ends->port);
+    capture_log(RPMA_LOG_LEVEL_DEBUG);
+    ask(ends, NULL, NULL);
+    answer(ends, NULL, NULL);
+    await_established(ends);
+    assert_ok(rpma_conn_disconnect(ends->client));
+    await_event(ends->server, RPMA_CONN_CLOSED);
+    assert_true(logged("peer", to_server, "address resolved, was idle", NULL));
+    assert_true(logged("peer", to_server, "route resolved, was address resolved", NULL));
+    assert_true(logged("peer", to_server, "connecting, was route resolved", NULL));
+    assert_true(logged("peer", to_server, "connected, was connecting", NULL));
+    assert_true(logged("peer", "requested, was idle", NULL));
+    assert_true(logged("peer", "connecting, was requested", NULL));
+    assert_true(logged("peer", "closed, was connected", NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments_are_checked),
         WITH_ENDPOINT(private_data_goes_both_ways),
         WITH_CONNECTION(private_data_can_be_absent),
         WITH_CONNECTION(no_event_is_no_event),
+        WITH_ENDPOINT(the_log_tells_each_state),
         WITH_CONNECTION(disconnect_reaches_both),
         WITH_CONNECTION(deleting_disconnects),
         WITH_ENDPOINT(connection_can_be_deleted_before_it_is_established),

@@ -53,7 +53,7 @@ DatagramId::~DatagramId() {
         stop_listening();
         if (state_.load() == State::Connecting) {
             handshake_group_->remove(*this, socket_.get());
-            state_.store(State::Closed);
+            enter(State::Closed);
         }
     }
     if (state_.load() == State::Requested && !reject({})) {
@@ -84,7 +84,7 @@ base::Result<void> DatagramId::bind(const sockaddr &address) {
     } else {
         return std::unexpected{socket.error()};
     }
-    state_.store(State::Bound);
+    enter(State::Bound);
     return {};
 }
 
@@ -134,7 +134,7 @@ base::Result<void> DatagramId::connect(const rdma_conn_param *parameters) {
     handshake_group_ = channel_group();
     {
         const base::Lock lock{handshake_group_->mutex()};
-        state_.store(State::Connecting);
+        enter(State::Connecting);
         handshake_group_->add(*this, socket_.get(), {.readable = true});
         ask();
     }
@@ -159,7 +159,7 @@ void DatagramId::expire() {
 
 void DatagramId::stop_asking(rdma_cm_event_type outcome, int status, const wire::LookupReply &reply) {
     handshake_group_->remove(*this, socket_.get());
-    state_.store(outcome == RDMA_CM_EVENT_ESTABLISHED ? State::Connected : State::Closed);
+    enter(outcome == RDMA_CM_EVENT_ESTABLISHED ? State::Connected : State::Closed);
     outcome_->set_private_data(reply.private_data);
     outcome_->param.ud.qp_num = reply.qp_num;
     outcome_->param.ud.qkey = reply.qkey;
@@ -182,7 +182,7 @@ base::Result<void> DatagramId::listen(int) {
     service_ = std::make_shared<LookupService>(std::move(socket_));
     handshake_group_ = channel_group();
     const base::Lock lock{handshake_group_->mutex()};
-    state_.store(State::Listening);
+    enter(State::Listening);
     handshake_group_->add(*this, service_->socket(), {.readable = true});
     return {};
 }
@@ -190,7 +190,7 @@ base::Result<void> DatagramId::listen(int) {
 void DatagramId::stop_listening() {
     if (state_.load() == State::Listening) {
         handshake_group_->remove(*this, service_->socket());
-        state_.store(State::Closed);
+        enter(State::Closed);
     }
 }
 
@@ -248,7 +248,7 @@ void DatagramId::request_arrived(const udp::Arrival &arrival, const wire::Lookup
     if (!service_->begin(lookup)) {
         return;
     }
-    child->state_.store(State::Requested);  // from here on its destructor rejects, unless it is delivered
+    child->enter(State::Requested);  // from here on its destructor rejects, unless it is delivered
     if (!child->has_device(peer)) {
         return;
     }
@@ -277,7 +277,7 @@ base::Result<void> DatagramId::accept(const rdma_conn_param *parameters) {
     if (error != 0) {
         return base::failure(error);
     }
-    state_.store(State::Connected);
+    enter(State::Connected);
     return {};
 }
 
@@ -285,7 +285,7 @@ base::Result<void> DatagramId::reject(std::span<const std::byte> private_data) {
     if (state_.load() != State::Requested || too_long(private_data, wire::reply_max_private_bytes)) {
         return base::failure(EINVAL);
     }
-    state_.store(State::Closed);
+    enter(State::Closed);
     const int error =
         service_->answer(lookup_, {.status = wire::LookupStatus::Rejected, .private_data = private_data});
     if (error != 0) {

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -39,6 +40,19 @@ CmId::~CmId() {
         }
     }
     count_.wait_until_acknowledged();
+}
+
+void CmId::enter(State next) {
+    static constexpr std::array names = {
+        "idle",      "bound",     "address resolved", "route resolved", "connecting", "responded",
+        "connected", "listening", "adopting",         "requested",      "closed"};
+    const State before = state_.exchange(next);
+    const auto text_of = [](const tcp::Address &address) {
+        return address.ss_family == AF_UNSPEC ? tcp::Text{} : tcp::text_of(address);
+    };
+    BASE_LOG_PEER(Debug, "id %p, here %s, peer %s: %s, was %s", static_cast<void *>(this),
+                  text_of(route.addr.src_storage).c_str(), text_of(peer()).c_str(),
+                  names[static_cast<std::size_t>(next)], names[static_cast<std::size_t>(before)]);
 }
 
 bool CmId::inherited() const {
@@ -106,7 +120,7 @@ base::Result<void> CmId::resolve_address(const sockaddr *source, const sockaddr 
         return base::failure(ENODEV);
     }
     set_destination(destination);
-    state_.store(State::AddressResolved);
+    enter(State::AddressResolved);
     push(RDMA_CM_EVENT_ADDR_RESOLVED);
     return wait_if_synchronous();
 }
@@ -115,7 +129,7 @@ base::Result<void> CmId::resolve_route() {
     if (state_.load() != State::AddressResolved) {
         return base::failure(EINVAL);
     }
-    state_.store(State::RouteResolved);
+    enter(State::RouteResolved);
     push(RDMA_CM_EVENT_ROUTE_RESOLVED);
     return wait_if_synchronous();
 }

@@ -42,7 +42,7 @@ base::Result<void> TcpId::bind(const sockaddr &address) {
         socket_.reset();
         return found;
     }
-    state_.store(State::Bound);
+    enter(State::Bound);
     return {};
 }
 
@@ -133,7 +133,7 @@ base::Result<void> TcpId::disconnect() {
 
 void TcpId::connection_established() {
     const bool told_by_program = state_.load() == State::Responded;
-    state_.store(State::Connected);
+    enter(State::Connected);
     awaited_no_more();
     {
         const base::Lock lock{mutex_};
@@ -151,7 +151,7 @@ void TcpId::connection_ended() {
         const base::Lock lock{mutex_};
         told = established_told_;
     }
-    state_.store(State::Closed);
+    enter(State::Closed);
     if (told) {
         push(RDMA_CM_EVENT_DISCONNECTED, 0, std::move(end_));
     } else {
@@ -182,7 +182,7 @@ void TcpId::handshake_failed(Handshake &handshake, int error) {
     handshake_group_->mutex().assert_held();
     if (handshake.role() == Handshake::Role::Initiator) {
         meeting_.reset();
-        state_.store(State::Closed);
+        enter(State::Closed);
         if (error == ECONNREFUSED || error == ECONNRESET) {
             push(RDMA_CM_EVENT_REJECTED, -error, std::move(outcome_));
         } else if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {

@@ -51,7 +51,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
         .ord = parameters_.ord,
         .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
     };
-    state_.store(State::Connecting);
+    enter(State::Connecting);
     handshake_group_ = channel_group();
     {
         const base::Lock lock{handshake_group_->mutex()};
@@ -91,13 +91,13 @@ void TcpId::rejected(const Handshake &handshake, const wire::MpaFrame &reply) {
     outcome_->param.conn.responder_resources = told_depth(reply.ord);
     outcome_->param.conn.initiator_depth = told_depth(reply.ird);
     outcome_->set_private_data(reply.private_data);
-    state_.store(State::Closed);
+    enter(State::Closed);
     push(RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, std::move(outcome_));
 }
 
 void TcpId::fail_to_connect(int error) {
     meeting_.reset();
-    state_.store(State::Closed);
+    enter(State::Closed);
     push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
 }
 
@@ -150,7 +150,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
     }
     if (qp == nullptr) {
         link_ = std::move(*link);
-        state_.store(State::Responded);
+        enter(State::Responded);
         push_outcome(RDMA_CM_EVENT_CONNECT_RESPONSE);
         return;
     }

@@ -59,7 +59,7 @@ base::Result<void> TcpId::listen(int backlog) {
     }
     listener_ =
         std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), channel_group(), tls_);
-    state_.store(State::Listening);
+    enter(State::Listening);
     return {};
 }
 
@@ -83,13 +83,13 @@ base::Result<CmId *> TcpId::adopt(EventChannel &channel, int fd, int flags, void
             return base::failure(ENODEV);
         }
         id->socket_ = std::move(*socket);
-        id->state_.store(State::RouteResolved);
+        id->enter(State::RouteResolved);
         if (!shared) {
             close(fd);
         }
         return id.release();
     }
-    id->state_.store(State::Adopting);
+    id->enter(State::Adopting);
     id->handshake_group_ = channel.group();
     const base::Lock lock{id->handshake_group_->mutex()};
     id->handshake_ = Handshake::begin(*id, id->handshake_group_, std::move(*socket), tcp::peer_address(fd),
@@ -188,7 +188,7 @@ void TcpId::look_at_awaited(base::Origin origin) {
 
 void TcpId::adoption_failed(int error) {
     if (state_.load() == State::Adopting) {
-        state_.store(State::Closed);
+        enter(State::Closed);
         push(RDMA_CM_EVENT_CONNECT_ERROR, -error, std::move(outcome_));
     }
 }
@@ -201,7 +201,7 @@ bool TcpId::become(Handshake &handshake, const wire::MpaFrame &request) {
     const bool has_source = set_source(tcp::local_address(link_->descriptor())).has_value();
     const tcp::Address peer = handshake.peer();
     set_destination(reinterpret_cast<const sockaddr &>(peer));
-    state_.store(State::Requested);
+    enter(State::Requested);
     return has_source && has_device(peer);
 }
 

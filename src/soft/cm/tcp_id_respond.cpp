@@ -74,7 +74,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         awaited_no_more();
         return sent;
     }
-    state_.store(State::Connecting);
+    enter(State::Connecting);
     if (rings) {
         link_ = through_memory(std::move(*rings), std::move(link_));
     }
@@ -100,7 +100,7 @@ base::Result<void> TcpId::reject(std::span<const std::byte> private_data) {
     if (private_data.size() > limits::max_private_bytes) {
         return base::failure(EINVAL);
     }
-    state_.store(State::Closed);
+    enter(State::Closed);
     // Private data is the program's own reason; without it, too few descriptors may be the reason.
     const bool too_few = private_data.empty() && !can_make_a_channel(link_->descriptor());
     return refuse(std::move(link_), peer(), request_, too_few ? Reason::NoDescriptors : Reason::Unsaid,

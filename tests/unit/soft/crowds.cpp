@@ -7,9 +7,15 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "../../limits.hpp"
 #include "base/log.hpp"
@@ -142,6 +148,40 @@ void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     }
     while (const auto event = device.next_event()) {
         assert_int_equal(event->type, RDMA_CM_EVENT_ESTABLISHED);
+    }
+}
+
+std::atomic<bool> line_names_limit{false};
+
+// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
+void look_for_limit(int level, const char *, int, const char *, const char *format, ...) {
+    std::array<char, 512> text{};
+    va_list arguments;
+    va_start(arguments, format);
+    (void)std::vsnprintf(text.data(), text.size(), format, arguments);
+    va_end(arguments);
+    const std::string_view line{text.data()};
+    if (level == static_cast<int>(base::LogLevel::Warning) &&
+        line.starts_with("no connection with 127.0.0.1:") &&
+        line.ends_with(": the program has not fetched the 2 requests before\n")) {
+        line_names_limit = true;
+    }
+}
+
+void a_refusal_names_its_limit(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    const test::ChangedLimit fewer{test::limits().max_unfetched_requests, 2};
+    std::deque<Peer> asking;
+    softrdma_set_log(look_for_limit, static_cast<int>(base::LogLevel::Warning));
+    add_asking(asking, device, 1, 3);
+    const auto deadline = base::Clock::now() + std::chrono::seconds{40};
+    while (!line_names_limit && base::Clock::now() < deadline) {
+        std::this_thread::yield();
+    }
+    test::watch_log();
+    assert_true(line_names_limit);
+    for (int i = 0; i < 2; ++i) {
+        device.accept(device.take_request());
     }
 }
 
@@ -295,6 +335,7 @@ int main() {
                                 fixture_test(the_oldest_of_the_busiest_address_gives_way),
                                 fixture_test(who_drips_gives_way_and_who_asks_does_not),
                                 fixture_test(requests_of_the_busiest_address_are_rejected),
+                                fixture_test(a_refusal_names_its_limit),
                                 fixture_test(a_flood_is_few_lines),
                                 fixture_test(peers_that_do_not_read_pin_a_bound),
                                 fixture_test(who_guesses_keys_waits),
