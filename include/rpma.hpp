@@ -129,6 +129,10 @@ struct remote_part {
     std::size_t length = 0;
 };
 
+// rpma_mr_dereg fails while a peer on this host, which was stopped in an access, may still store into the
+// memory. reset() tells that, and may be called again. The destructor cannot tell it: the region then stays,
+// with its memory if it is the region's own (peer::alloc). So a program that reuses memory of its own calls
+// reset() first.
 class local_region : public detail::owner<rpma_mr_local, rpma_mr_dereg> {
 public:
     using owner::owner;

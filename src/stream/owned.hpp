@@ -16,7 +16,10 @@ template <auto Delete>
 struct Deleter {
     template <typename T>
     void operator()(T *object) const {
-        (void)Delete(&object);  // it logs what it could not release
+        // It logs what it could not release. A region into which a stopped peer may still store stays, so
+        // nothing else gets memory that is its own. A program's memory (riomap) may be reused after riounmap,
+        // which tells that failure.
+        (void)Delete(&object);
     }
 };
 
