@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "cli/protocol.hpp"
+
 namespace cli {
 
 namespace {
@@ -71,6 +73,19 @@ Outcome<Address> parse_address(std::string_view text) {
         return failed(Exit::Usage, "{}: expected a port from 1 to 65535", text);
     }
     return Address{std::string{host}, std::to_string(number)};
+}
+
+Outcome<Where> parse_where(std::string_view text) {
+    const auto slash = text.contains("://") ? std::string_view::npos : text.find('/');
+    Where where{TRY(parse_address(text.substr(0, slash))), {}};
+    if (slash == std::string_view::npos) {
+        return where;
+    }
+    where.name = text.substr(slash + 1);
+    if (!is_name(where.name)) {
+        return failed(Exit::Usage, "{}: \"{}\" is no name (expected {})", text, where.name, name_form);
+    }
+    return where;
 }
 
 Outcome<std::uint64_t> parse_size(std::string_view text) {

@@ -26,6 +26,15 @@ struct Address {
 // Parses HOST, HOST:PORT, [IPV6] or [IPV6]:PORT. The port is 1 to 65535, and 7204 by default.
 [[nodiscard]] Outcome<Address> parse_address(std::string_view text);
 
+// A content of a server.
+struct Where {
+    Address address;
+    std::string name;  // empty when none was given
+};
+
+// Parses ADDRESS or ADDRESS/NAME, with an address as parse_address takes it.
+[[nodiscard]] Outcome<Where> parse_where(std::string_view text);
+
 // Parses a number of bytes, at least 1, with an optional K, M, G or T (powers of 1024).
 [[nodiscard]] Outcome<std::uint64_t> parse_size(std::string_view text);
 

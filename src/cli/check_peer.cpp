@@ -27,7 +27,8 @@ std::optional<std::uint16_t> pool_version(const Address &address, double timeout
         return std::nullopt;
     }
     PoolConnection server{address, timeout_seconds};
-    const auto offer = server.connect(*device, {protocol_version, Mode::Status}, {.sends = 1});
+    const auto offer =
+        server.connect(*device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1});
     return offer ? std::optional{offer->version} : std::nullopt;
 }
 
@@ -118,7 +119,8 @@ void print_report(const PeerOptions &options, const Probed &probed, const Findin
 Outcome<> check_over_tls(const PeerOptions &options, const Address &address) {
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     PoolConnection server{address, options.timeout_seconds};
-    const Offer offer = TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1}));
+    const Offer offer =
+        TRY(server.connect(device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1}));
     Summary summary;
     summary.add_json("command", "check");
     summary.add("address", options.address);

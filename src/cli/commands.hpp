@@ -5,6 +5,8 @@
 
 #include <array>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "cli/failure.hpp"
 
@@ -26,8 +28,11 @@ std::array<CLI::Option *, 2> add_tls(CLI::App &command);
 
 void add_devices(CLI::App &app, Command &chosen);
 void add_serve(CLI::App &app, Command &chosen);
-void add_push(CLI::App &app, Command &chosen);
+// The program is that of --run, which stands behind the option.
+void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program);
 void add_pull(CLI::App &app, Command &chosen);
+void add_list(CLI::App &app, Command &chosen);
+void add_rollback(CLI::App &app, Command &chosen);
 void add_status(CLI::App &app, Command &chosen);
 void add_check(CLI::App &app, Command &chosen);
 void add_sockets(CLI::App &app, Command &chosen);

@@ -52,9 +52,27 @@ Words::const_iterator find_program_mark(const CLI::App &app, const Words &words)
     return word != words.end() && *word == "--" ? word : words.end();
 }
 
+// Finds the program of `push --run`.
+Words::const_iterator find_pushed_program(const Words &words) {
+    const auto command = find_command(words);
+    const auto option = command != words.end() && *command == "push"
+                            ? std::find(command, std::ranges::find(words, "--"), "--run")
+                            : words.end();
+    return option != words.end() && *option == "--run" ? option + 1 : words.end();
+}
+
+// Returns the words without the program of `push --run`. Its output stands for standard input.
+Words without_program(const Words &words, Words::const_iterator program) {
+    Words rest{words.begin(), program};
+    if (!rest.empty() && rest.back() == "--run") {
+        rest.insert(rest.begin() + (find_command(words) - words.begin()) + 1, "-");
+    }
+    return rest;
+}
+
 // This looks at the words, because the answer is in JSON also when the command line is not valid.
 bool wants_json(const Words &words) {
-    const auto end = std::ranges::find(words, "--");
+    const auto end = std::min(std::ranges::find(words, "--"), find_pushed_program(words));
     return find_run(words) == words.end() && std::find(words.begin(), end, "--json") != end;
 }
 
@@ -189,8 +207,11 @@ Exit run(const Words &words, bool json) {
     app.fallthrough();
     cli::add_devices(app, chosen);
     cli::add_serve(app, chosen);
-    cli::add_push(app, chosen);
+    const auto program = find_pushed_program(words);
+    cli::add_push(app, chosen, {program, words.end()});
     cli::add_pull(app, chosen);
+    cli::add_list(app, chosen);
+    cli::add_rollback(app, chosen);
     cli::add_status(app, chosen);
     cli::add_check(app, chosen);
     cli::add_sockets(app, chosen);
@@ -198,7 +219,7 @@ Exit run(const Words &words, bool json) {
     cli::add_keygen(app, chosen);
     cli::add_run(app, chosen);
     try {
-        if (const auto parsed = parse(app, words, chosen); !parsed) {
+        if (const auto parsed = parse(app, without_program(words, program), chosen); !parsed) {
             return complain(parsed.error(), json);
         }
     } catch (const CLI::Success &wanted) {

@@ -14,8 +14,8 @@ namespace cli {
 class Mapping {
 public:
     Mapping() = default;
-    Mapping(std::size_t size, int flags, int fd) : size_{size} {
-        void *address = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, 0);
+    Mapping(std::size_t size, int flags, int fd, int protection = PROT_READ | PROT_WRITE) : size_{size} {
+        void *address = mmap(nullptr, size, protection, flags, fd, 0);
         address_ = address == MAP_FAILED ? nullptr : static_cast<std::byte *>(address);
     }
     Mapping(Mapping &&other) noexcept

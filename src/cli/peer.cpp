@@ -39,8 +39,12 @@ Outcome<> check_host(const std::string &host) {
 }
 
 constinit base::LastingMutex regions_mutex;
-// The regions to which a peer may still write.
-std::vector<rpma_mr_local *> still_written GUARDED_BY(regions_mutex);
+// The regions to which a peer may still write, and their memory.
+struct StillWritten {
+    rpma_mr_local *region;
+    std::shared_ptr<const void> memory;
+};
+std::vector<StillWritten> still_written GUARDED_BY(regions_mutex);
 
 // Returns the failure when settings are the reason why the soft device does not open, and not the address.
 // The log has the reason since the device was asked.
@@ -62,18 +66,27 @@ Outcome<> check_device_choice() {
     return {};
 }
 
-void Deregistration::operator()(rpma_mr_local *region) const {
+void Deregistration::operator()(rpma_mr_local *region) {
     if (rpma_mr_dereg(&region) != 0 && region != nullptr) {
         const base::Lock lock{regions_mutex};
-        still_written.push_back(region);
+        still_written.push_back({region, std::move(memory)});
     }
 }
 
 bool all_deregistered() {
     const base::Lock lock{regions_mutex};
     std::erase_if(still_written,
-                  [](rpma_mr_local *&region) { return rpma_mr_dereg(&region) == 0 || region == nullptr; });
+                  [](StillWritten &one) { return rpma_mr_dereg(&one.region) == 0 || one.region == nullptr; });
     return still_written.empty();
+}
+
+bool deregister(LocalRegion region) {
+    rpma_mr_local *taken = region.release();
+    if (taken == nullptr || rpma_mr_dereg(&taken) == 0 || taken == nullptr) {
+        return true;
+    }
+    region.reset(taken);  // its end tries again, and keeps the memory
+    return false;
 }
 
 Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type) {

@@ -25,15 +25,20 @@ struct Deleter {
 
 using Peer = std::unique_ptr<rpma_peer, Deleter<rpma_peer_delete>>;
 using PeerConfiguration = std::unique_ptr<rpma_peer_cfg, Deleter<rpma_peer_cfg_delete>>;
-// Deregisters memory. A region to which a peer on this host may still write stays (rpma_mr_dereg), until
-// all_deregistered() finds that it is over. Any thread may do both.
+// Deregisters memory. A region to which a peer on this host may still write stays (rpma_mr_dereg), and keeps
+// its memory, until all_deregistered() finds that it is over. Any thread may do both.
 struct Deregistration {
-    void operator()(rpma_mr_local *region) const;
+    // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a deleter is made without
+    std::shared_ptr<const void> memory{};  // nothing when the memory has an owner that outlives all regions
+    void operator()(rpma_mr_local *region);
 };
 // Returns whether no peer may write to memory any more that the program has deregistered.
 [[nodiscard]] bool all_deregistered();
 
 using LocalRegion = std::unique_ptr<rpma_mr_local, Deregistration>;
+// Deregisters memory, and returns whether no peer may write to it any more. Blocks for a second at most.
+[[nodiscard]] bool deregister(LocalRegion region);
+
 using RemoteRegion = std::unique_ptr<rpma_mr_remote, Deleter<rpma_mr_remote_delete>>;
 using ConnectionConfiguration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;
 using ConnectionRequest = std::unique_ptr<rpma_conn_req, Deleter<rpma_conn_req_delete>>;

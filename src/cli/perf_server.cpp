@@ -116,20 +116,21 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::scratch() {
     return area;
 }
 
-// Only the slot that is not committed is registered. No push is admitted meanwhile, so it stays that slot.
-Outcome<std::shared_ptr<PerfArea>> PerfServer::slot(unsigned slot, bool durable) {
-    auto area = slot_.lock();
+// Only a pool's slot that is not committed is registered, or a file without a name. No push is admitted to a
+// pool meanwhile, so it stays that slot.
+Outcome<std::shared_ptr<PerfArea>> PerfServer::measured(bool durable) {
+    auto area = measured_.lock();
     if (area == nullptr) {
-        const auto memory = pool_.slot(slot);
+        const auto memory = TRY(contents_.measured());
         const int wanted = durable ? measured_usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : measured_usage;
         area = std::make_shared<PerfArea>(Mapping{}, memory.size(),
                                           TRY(register_memory(device_, memory, wanted)));
-        slot_ = area;
+        measured_ = area;
     }
     return area;
 }
 
-Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
+Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request,
                                       std::shared_ptr<PerfArea> &area, Offer &offer) {
     PerfClient client;
     if (hello.messages > most_messages || hello.message_bytes > largest_message ||
@@ -139,8 +140,7 @@ Outcome<PerfClient> PerfServer::admit(const Hello &hello, rpma_conn_req *request
                                        hello.messages, hello.message_bytes)};
         return client;
     }
-    area =
-        TRY(hello.mode == Mode::Measure ? scratch() : this->slot(slot, offer.durability != Durability::None));
+    area = TRY(hello.mode == Mode::Measure ? scratch() : measured(offer.durability != Durability::None));
     offer.capacity = area->size;
     TRY(checked(rpma_mr_get_descriptor(area->region.get(), offer.memory_region.data()), "memory region"));
     sockaddr_storage local{};

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_server: the parts of a pool's server that serve `rpma perf`: memory, answers to messages, and a
-// TCP baseline. The committed content of the pool is not accessible.
+// cli/perf_server: the parts of a server that serve `rpma perf`: memory, answers to messages, and a
+// TCP baseline. No committed content is accessible.
 #pragma once
 
 #include <memory>
 #include <thread>
+#include <utility>
 
+#include "cli/contents.hpp"
 #include "cli/mapping.hpp"
 #include "cli/peer.hpp"
-#include "cli/pool.hpp"
 #include "cli/protocol.hpp"
 #include "cli/tcp_answers.hpp"
 
@@ -19,7 +20,7 @@ inline constexpr std::uint32_t most_messages = 64;
 
 // The memory in which clients measure, and which they share.
 struct PerfArea {
-    Mapping scratch;  // empty when it is the pool's memory
+    Mapping scratch;  // empty when it is memory of the contents
     std::size_t size;
     LocalRegion region;
 };
@@ -27,7 +28,7 @@ struct PerfArea {
 // Takes the messages of one client, and sends an empty one for each, in a thread of its own.
 class MessageAnswers {
 public:
-    MessageAnswers(const PerfArea &area, const Hello &hello) : area_{area}, hello_{hello} {}
+    MessageAnswers(const PerfArea &area, Hello hello) : area_{area}, hello_{std::move(hello)} {}
     MessageAnswers(const MessageAnswers &) = delete;
     MessageAnswers &operator=(const MessageAnswers &) = delete;
     ~MessageAnswers();
@@ -56,27 +57,27 @@ struct PerfClient {
     std::unique_ptr<TcpAnswers> baseline;
 };
 
-// One thread uses it. The pool and the device outlive it and its clients.
+// One thread uses it. The contents and the device outlive it and its clients.
 class PerfServer {
 public:
-    PerfServer(const Pool &pool, const DevicePeer &device) : pool_{pool}, device_{device} {}
+    PerfServer(Contents &contents, const DevicePeer &device) : contents_{contents}, device_{device} {}
 
     // Prepares to accept a client that wants to measure, and fills in `area` and `offer`. The status is not
-    // Ok when the client asks for too much. `slot` is the pool's slot that is not committed.
-    [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request, unsigned slot,
+    // Ok when the client asks for too much.
+    [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request,
                                             std::shared_ptr<PerfArea> &area, Offer &offer);
 
-    // Returns whether a client measures in the slot that a push would write.
-    [[nodiscard]] bool uses_pool() const { return !slot_.expired(); }
+    // Returns whether a client measures in memory of the contents, which a push may write.
+    [[nodiscard]] bool uses_contents() const { return !measured_.expired(); }
 
 private:
     [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> scratch();
-    [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> slot(unsigned slot, bool durable);
+    [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> measured(bool durable);
 
-    const Pool &pool_;
+    Contents &contents_;
     const DevicePeer &device_;
     std::weak_ptr<PerfArea> scratch_;
-    std::weak_ptr<PerfArea> slot_;
+    std::weak_ptr<PerfArea> measured_;
 };
 
 }  // namespace cli

@@ -37,12 +37,13 @@ public:
             return {};
         }
         // A client that measures takes the server's memory, or the slot that a push would write.
-        const Mode needed = mode == Mode::Pull ? Mode::Pull : Mode::Push;
+        const bool reads = mode == Mode::Pull || mode == Mode::List;
+        const Mode needed = reads ? Mode::Pull : Mode::Push;
         const auto allows = [&](const auto &one) { return one.first == needed && one.second == identity; };
         if (!identity.empty() && std::ranges::any_of(allowed_, allows)) {
             return {};
         }
-        const char *const what = mode == Mode::Pull ? "pull" : mode == Mode::Push ? "push" : "measure";
+        const char *const what = reads ? "pull" : mode == Mode::Push ? "push" : "measure";
         return identity.empty() ? fmt::format("a client without an identity may not {} (--allow)", what)
                                 : fmt::format("the identity {} may not {} (--allow)", identity, what);
     }

@@ -129,12 +129,18 @@ Outcome<Offer> PoolConnection::receive_offer() {
     return offer;
 }
 
-Outcome<> PoolConnection::take(const Offer &offer) {
+Outcome<> PoolConnection::take(const RegionBytes &region) {
     rpma_mr_remote *remote = nullptr;
-    TRY(checked(
-        rpma_mr_remote_from_descriptor(offer.memory_region.data(), offer.memory_region.size(), &remote),
-        "{}: its memory region's descriptor", name_));
+    TRY(checked(rpma_mr_remote_from_descriptor(region.data(), region.size(), &remote),
+                "{}: its memory region's descriptor", name_));
     remote_.reset(remote);
+    return {};
+}
+
+Outcome<> PoolConnection::take(const Offer &offer) {
+    if (offer.memory_region != RegionBytes{}) {
+        TRY(take(offer.memory_region));
+    }
     rpma_peer_cfg *configuration = nullptr;
     TRY(checked(rpma_peer_cfg_from_descriptor(&offer.peer_configuration, 1, &configuration),
                 "{}: its peer configuration", name_));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool_connection: a client's connection to a server of pools, from the request to the end.
+// cli/pool_connection: a client's connection to a server, from the request to the end.
 #pragma once
 
 #include <chrono>
@@ -34,13 +34,15 @@ public:
           timeout_{std::chrono::ceil<Milliseconds>(std::chrono::duration<double>{timeout_seconds})} {}
 
     // Connects. When the server's answer is Busy, there is nothing else; otherwise remote() is the region
-    // that it offers.
+    // that it offers, if any.
     [[nodiscard]] Outcome<Offer> connect(const DevicePeer &device, const Hello &hello, const Queues &queues);
 
     [[nodiscard]] const std::string &name() const { return name_; }  // the server's address
     [[nodiscard]] Milliseconds timeout() const { return timeout_; }
     [[nodiscard]] rpma_conn *get() const { return connection_.get(); }
     [[nodiscard]] rpma_mr_remote *remote() const { return remote_.get(); }
+    // Makes remote() the region that the server has given for the one before.
+    [[nodiscard]] Outcome<> take(const RegionBytes &region);
 
     [[nodiscard]] Outcome<> wait_readable(int fd, Clock::time_point deadline) const;
     // Returns the meaning of an operation's failed completion.

@@ -17,13 +17,30 @@ constexpr std::uint32_t message_magic = 0x4c4f4f50;  // "POOL"
 // In every version both messages begin with magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
 constexpr std::size_t pusher_size = 48;
-constexpr std::size_t why_offset = 72 + pusher_size;
-// A server that is older than the text sends no more than these bytes, and zeros.
-constexpr std::size_t offer_size = why_offset;
+constexpr std::size_t why_size = 72;
 
 // Text in a message ends with the message or with a zero.
 std::string text_of(std::span<const std::byte> bytes) {
     return printable(bytes, std::string_view{"\0", 1});
+}
+
+// Writes text into a field of this size, and zeros behind it.
+void write_text(base::Writer &writer, std::string_view text, std::size_t size) {
+    const auto bytes = std::as_bytes(std::span{text}).first(std::min(text.size(), size));
+    writer.bytes(bytes);
+    for (std::size_t done = bytes.size(); done < size; ++done) {
+        writer.little(std::uint8_t{0});
+    }
+}
+
+// Returns the text of a field that has nothing but zeros behind the text, and nothing for other bytes.
+Outcome<std::string> exact_text(std::span<const std::byte> bytes) {
+    const auto end = std::ranges::find(bytes, std::byte{0});
+    if (std::ranges::any_of(end, bytes.end(), [](std::byte byte) { return byte != std::byte{0}; })) {
+        return failed("has bytes behind the end of a text");
+    }
+    return std::string{reinterpret_cast<const char *>(bytes.data()),
+                       static_cast<std::size_t>(end - bytes.begin())};
 }
 
 }  // namespace
@@ -40,6 +57,15 @@ const char *durability_text(Durability durability) {
     return "not durable";
 }
 
+bool is_name(std::string_view text) {
+    constexpr auto is_letter = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+               c == '_' || c == '-';
+    };
+    return !text.empty() && text.size() <= longest_name && text.front() != '.' &&
+           std::ranges::all_of(text, is_letter);
+}
+
 HelloBytes encode_hello(const Hello &hello) {
     HelloBytes bytes{};
     base::Writer writer{bytes};
@@ -47,8 +73,13 @@ HelloBytes encode_hello(const Hello &hello) {
     writer.little(hello.version);
     writer.little(static_cast<std::uint8_t>(hello.mode));
     writer.little(std::uint8_t{0});
-    writer.little(hello.messages);
-    writer.little(hello.message_bytes);
+    if (hello.mode == Mode::Pull) {
+        writer.little(hello.sequence);
+    } else {
+        writer.little(hello.messages);
+        writer.little(hello.message_bytes);
+    }
+    write_text(writer, hello.name, longest_name);
     return bytes;
 }
 
@@ -74,10 +105,9 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.clients);
     writer.little(offer.storage_error);
     writer.little(offer.pushing_seconds);
-    const auto pusher = std::as_bytes(std::span{offer.pusher});
-    writer.bytes(pusher.first(std::min(pusher.size(), pusher_size)));
-    const auto why = std::as_bytes(std::span{offer.reason});
-    std::ranges::copy(why.first(std::min(why.size(), bytes.size() - why_offset)), bytes.begin() + why_offset);
+    write_text(writer, offer.pusher, pusher_size);
+    write_text(writer, offer.reason, why_size);
+    writer.little(offer.names);
     return bytes;
 }
 
@@ -88,6 +118,7 @@ RequestBytes encode_request(const Request &request) {
     writer.little(request.checksum);
     writer.little(request.offset);
     writer.little(request.length);
+    write_text(writer, request.label, longest_label);
     return bytes;
 }
 
@@ -97,6 +128,7 @@ AnswerBytes encode_answer(const Answer &answer) {
     writer.little(static_cast<std::uint32_t>(answer.verdict));
     writer.little(static_cast<std::uint32_t>(answer.error));
     writer.little(answer.sequence);
+    writer.bytes(answer.memory_region);
     return bytes;
 }
 
@@ -112,13 +144,22 @@ Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
     if (hello.version != protocol_version) {
         return hello;
     }
-    if (hello.mode < Mode::Push || hello.mode > Mode::Status) {
-        return failed("asks for unknown mode {} (expected push, pull, measure or status)",
+    if (hello.mode < Mode::Push || hello.mode > Mode::List) {
+        return failed("asks for unknown mode {} (expected push, pull, measure, status or list)",
                       static_cast<int>(hello.mode));
     }
     (void)reader.little<std::uint8_t>();
-    hello.messages = reader.little<std::uint32_t>();
-    hello.message_bytes = reader.little<std::uint32_t>();
+    if (hello.mode == Mode::Pull) {
+        hello.sequence = reader.little<std::uint64_t>();
+    } else {
+        hello.messages = reader.little<std::uint32_t>();
+        hello.message_bytes = reader.little<std::uint32_t>();
+    }
+    hello.name = TRY(exact_text(reader.bytes(longest_name)));
+    const bool needs_name = hello.mode == Mode::Push || hello.mode == Mode::Pull;
+    if (!is_name(hello.name) && (needs_name || !hello.name.empty())) {
+        return failed("asks for a name that is none (expected {})", name_form);
+    }
     return hello;
 }
 
@@ -128,7 +169,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     Offer offer{.version = reader.little<std::uint16_t>(),
                 .status = static_cast<Status>(reader.little<std::uint8_t>()),
                 .durability = static_cast<Durability>(reader.little<std::uint8_t>())};
-    const std::size_t expected = offer.version == protocol_version ? offer_size : common_size;
+    const std::size_t expected = offer.version == protocol_version ? sizeof(OfferBytes) : common_size;
     if (bytes.size() < expected || found_magic != message_magic) {
         return failed("is no rpma server ({} bytes of private data, expected rpma's {})", bytes.size(),
                       expected);
@@ -156,8 +197,8 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.storage_error = reader.little<std::uint32_t>();
     offer.pushing_seconds = reader.little<std::uint32_t>();
     offer.pusher = text_of(reader.bytes(pusher_size));
-    offer.reason =
-        text_of(bytes.subspan(why_offset, std::min(bytes.size(), sizeof(OfferBytes)) - why_offset));
+    offer.reason = text_of(reader.bytes(why_size));
+    offer.names = reader.little<std::uint32_t>();
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
@@ -172,11 +213,12 @@ Outcome<Request> decode_request(std::span<const std::byte> bytes) {
     const auto offset = reader.little<std::uint64_t>();
     const auto length = reader.little<std::uint64_t>();
     if (bytes.size() != sizeof(RequestBytes) || ask < static_cast<std::uint32_t>(Ask::Store) ||
-        ask > static_cast<std::uint32_t>(Ask::Alive)) {
+        ask > static_cast<std::uint32_t>(Ask::Rollback)) {
         return failed("sent a message of {} bytes that asks for {} (expected {} bytes: to store, to commit)",
                       bytes.size(), ask, sizeof(RequestBytes));
     }
-    return Request{static_cast<Ask>(ask), offset, length, checksum};
+    return Request{static_cast<Ask>(ask), offset, length, checksum,
+                   TRY(exact_text(reader.bytes(longest_label)))};
 }
 
 Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
@@ -184,13 +226,15 @@ Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
     const auto verdict = reader.little<std::uint32_t>();
     const auto error = reader.little<std::uint32_t>();
     const auto sequence = reader.little<std::uint64_t>();
+    Answer answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence};
+    std::ranges::copy(reader.bytes(answer.memory_region.size()), answer.memory_region.begin());
     constexpr std::uint32_t largest_error = 4095;  // the kernel's limit
     if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||
-        verdict > static_cast<std::uint32_t>(Verdict::Ended) || error > largest_error) {
+        verdict > static_cast<std::uint32_t>(Verdict::NoRoom) || error > largest_error) {
         return failed("answered with {} bytes that say {} and error {} (expected {} bytes)", bytes.size(),
                       verdict, error, sizeof(AnswerBytes));
     }
-    return Answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence};
+    return answer;
 }
 
 std::string ending_text(const Answer &answer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: the messages of a client and the server of a pool: first private data of the connection, then
-// sends. Contents move by one-sided operations. There is no I/O here. All numbers are little-endian.
+// cli/protocol: the messages of a client and a server: first private data of the connection, then sends.
+// Contents move by one-sided operations. There is no I/O here. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cli/failure.hpp"
 
@@ -19,11 +20,12 @@ enum class Mode : std::uint8_t {
     Measure = 3,         // in volatile memory of the server
     MeasureDurable = 4,  // in the pool's slot that is not committed, which a push would write
     Status = 5,          // only the offer
+    List = 6,            // as Pull, of a text about the contents, which the server makes for this client
 };
 
 enum class Status : std::uint8_t {
     Ok = 0,
-    Busy = 1,     // another push is under way
+    Busy = 1,     // another push of that name is under way
     Version = 2,  // the server speaks another version
     Failed = 3,   // the server cannot serve the request now
     Limit = 4,    // the client asks for more than the server allows
@@ -34,14 +36,25 @@ enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
 // Returns a text for people, which is "page cache", "DAX" or "not durable".
 [[nodiscard]] const char *durability_text(Durability durability);
 
-// Version 3: the server commits. A peer of another version gets Status::Version, which every version knows.
-inline constexpr std::uint16_t protocol_version = 3;
+// Version 4: contents have names, and a client asks for room. A peer of another version gets Status::Version,
+// which every version knows.
+inline constexpr std::uint16_t protocol_version = 4;
+
+// The name of a content is a name of a folder in the server's store, so it has no slash, and begins with no
+// dot.
+inline constexpr std::size_t longest_name = 40;
+inline constexpr std::string_view default_name = "default";
+[[nodiscard]] bool is_name(std::string_view text);
+// Says what a name is, for people.
+inline constexpr std::string_view name_form =
+    "1 to 40 letters, digits, and . _ - with no dot at the beginning";
 
 // The client's message, with the connection request.
-//    0        4         6      7          8          12              16
-//    | magic  | version | mode | reserved | messages | message bytes |
-// The last two are the number and the size of the receives that the server posts for a client that measures.
-using HelloBytes = std::array<std::byte, 16>;
+//    0        4         6      7          8          12              16     56
+//    | magic  | version | mode | reserved | messages | message bytes | name |
+// Messages and their bytes are the number and the size of the receives that the server posts for a client
+// that measures; a client that pulls has the sequence there. The name ends with a zero or its field.
+using HelloBytes = std::array<std::byte, 16 + longest_name>;
 static_assert(sizeof(HelloBytes) <= 56, "RDMA_PS_TCP's limit for a request");
 
 struct Hello {
@@ -49,6 +62,10 @@ struct Hello {
     Mode mode;
     std::uint32_t messages = 0;
     std::uint32_t message_bytes = 0;
+    std::uint64_t sequence = 0;  // of the content to pull; 0 is the newest
+    // Empty for a client that measures, or wants the status, or a list of all.
+    std::string
+        name{};  // NOLINT(readability-redundant-member-init): g++ wants one where a hello is made without
 };
 
 // The server's message, when it accepts. It also accepts clients that it will not serve, because a rejection
@@ -57,15 +74,21 @@ struct Hello {
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
 //    | TCP port | sequence | length | checksum | for Mode::Status, or zeros |
-//    60        64              68                72       120           192
-//    | clients | storage errno | pushing seconds | pusher | why no push |
-// Peer config and memory region are librpma's descriptors. The region is one slot's content: the committed
-// one for a pull, the one to write for a push. For a pull, sequence, length and checksum are those of the
-// committed content, 0 when nothing was pushed yet; for a push, the sequence is that of its commit. The port
-// is that of the baseline for a client that measures. The texts end with a zero or their field; the last is
-// empty while the server takes pushes. Unless the status is Ok, a text for people follows at 8.
-using OfferBytes = std::array<std::byte, 192>;
+//    60        64              68                72       120           192     196
+//    | clients | storage errno | pushing seconds | pusher | why no push | names |
+// Peer config and memory region are librpma's descriptors. The region is a content: the committed one for a
+// pull, the one to write for a push; it is zeros when a push has to ask for room first. For a pull, sequence,
+// length and checksum are those of the committed content, 0 when nothing was pushed yet; for a push, the
+// sequence is that of its commit. The capacity is the size of the largest content. The port is that of the
+// baseline for a client that measures. The texts end with a zero or their field; the last is empty while the
+// server takes pushes. Unless the status is Ok, a text for people follows at 8.
+using OfferBytes = std::array<std::byte, 196>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
+
+// The number of names of a server that has one content, and no names.
+inline constexpr std::uint32_t no_names = 0xffff'ffff;
+
+using RegionBytes = std::array<std::byte, 21>;
 
 struct Offer {
     std::uint16_t version = protocol_version;
@@ -73,7 +96,7 @@ struct Offer {
     Durability durability = Durability::None;
     std::uint64_t capacity = 0;
     std::byte peer_configuration{};
-    std::array<std::byte, 21> memory_region{};
+    RegionBytes memory_region{};
     std::uint16_t tcp_port = 0;
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
@@ -82,6 +105,7 @@ struct Offer {
     std::uint32_t clients = 0;
     std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
     std::uint32_t pushing_seconds = 0;
+    std::uint32_t names = no_names;
     // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
     std::string pusher{};  // its host; empty without a push
     std::string reason{};  // why the status is not Ok; for Mode::Status, why the server takes no push
@@ -90,29 +114,36 @@ struct Offer {
 
 // The requests that a client sends. The server answers each, in order; most_requests may be open at once.
 enum class Ask : std::uint8_t {
-    Store = 1,   // make these bytes of the slot durable
-    Commit = 2,  // commit the slot, whose content has this length and checksum
-    Alive = 3,   // no request: the transfer is still active
+    Store = 1,     // make these bytes durable
+    Commit = 2,    // commit the content, which has this length, checksum and label
+    Alive = 3,     // no request: the transfer is still active
+    Grow = 4,      // make room for a content of this length; the answer has a region of all of it
+    Rollback = 5,  // commit the content whose sequence is the offset again
 };
 
-//    0     4          8        16       24
-//    | ask | checksum | offset | length |
-using RequestBytes = std::array<std::byte, 24>;
+//    0     4          8        16       24      88
+//    | ask | checksum | offset | length | label |      the label ends with a zero or its field
+inline constexpr std::size_t longest_label = 64;
+using RequestBytes = std::array<std::byte, 24 + longest_label>;
 inline constexpr std::uint32_t most_requests = 4;
+inline constexpr std::size_t most_grows = 128;  // of a connection
 
 struct Request {
     Ask ask;
-    std::uint64_t offset = 0;  // in the slot's content
+    std::uint64_t offset = 0;  // in the content
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
+    std::string
+        label{};  // NOLINT(readability-redundant-member-init): g++ wants one where a request is made without
 };
 
 enum class Verdict : std::uint8_t {
     Done = 1,
     Different = 2,   // the bytes that arrived have another checksum: nothing was committed
     NotDurable = 3,  // storage failed: nothing was committed
-    Unknown = 4,     // storage failed at the commit itself: the next open of the pool may find it committed
-    Ended = 5,       // it answers no request: the server ends the connection
+    Unknown = 4,  // storage failed at the commit itself: the next start of the server may find it committed
+    Ended = 5,    // it answers no request: the server ends the connection
+    NoRoom = 6,   // the content would be larger than the server has room for
 };
 
 // The reason why the server ends a connection.
@@ -123,14 +154,17 @@ enum class Ending : std::uint8_t {
     NotServed = 4,  // it asked for something that the server does not do
 };
 
-//    0         4       8          16
-//    | verdict | errno | sequence |      errno is Linux's, or an Ending; the sequence is a commit's
-using AnswerBytes = std::array<std::byte, 16>;
+//    0         4       8          16              37         40
+//    | verdict | errno | sequence | memory region | reserved |
+// Errno is Linux's, or an Ending. The sequence is a commit's; of NoRoom, it is how many bytes there is room
+// for. The region is that of a Grow.
+using AnswerBytes = std::array<std::byte, 40>;
 
 struct Answer {
     Verdict verdict = Verdict::Done;
     int error = 0;  // of Verdict::Ended: the Ending
     std::uint64_t sequence = 0;
+    RegionBytes memory_region{};
 };
 
 [[nodiscard]] HelloBytes encode_hello(const Hello &hello);

@@ -17,28 +17,19 @@ namespace {
 // that the cost of a flush is small.
 constexpr std::uint64_t flush_interval = Session::depth * Session::chunk_size;
 constexpr double quick_flush = 1;  // second
-constexpr auto busy_interval = std::chrono::milliseconds{50};
 
-Outcome<std::unique_ptr<Session>> open_session(const TransferOptions &options) {
-    const Address address = TRY(parse_address(options.address));
-    const auto deadline = Session::Clock::now() + std::chrono::duration_cast<Session::Clock::duration>(
-                                                      std::chrono::duration<double>{options.wait_seconds});
-    while (true) {
-        auto session = TRY(Session::open(address, Mode::Push, options.timeout_seconds));
-        if (session->offer().status == Status::Ok) {
-            return session;
-        }
-        if (interrupted() || Session::Clock::now() > deadline) {
-            return failed(Exit::Busy, "{}: {} (expected one push at a time)", options.address,
-                          session->offer().reason);
-        }
-        std::this_thread::sleep_for(busy_interval);
-    }
-}
+struct PushOptions : TransferOptions {
+    std::vector<std::string> program;  // its output is the content; empty without --run
+    std::string label;
+    std::string min_size;
+    std::optional<std::uint64_t> if_sequence;
+    bool allow_empty = false;
+    bool runs = false;
+};
 
 std::unexpected<Failure> too_large(const Source &source, const Session &session) {
     const std::uint64_t capacity = session.offer().capacity;
-    return failed(Exit::Refused, "{}: has {} bytes (the pool takes at most {})", source.name(),
+    return failed(Exit::Refused, "{}: has {} bytes (the server takes at most {})", source.name(),
                   source.size() ? std::to_string(*source.size()) : fmt::format("more than {}", capacity),
                   capacity);
 }
@@ -52,6 +43,27 @@ std::uint64_t next_interval(const Session &session, std::uint64_t interval) {
     }
     return took.back() < quick_flush ? std::min(2 * interval, flush_interval)
                                      : std::max<std::uint64_t>(interval / 2, Session::chunk_size);
+}
+
+// Makes room for the content up to `end`. For a source whose size is not known, it asks for half as much room
+// again if there is so much, because a server answers most_grows of these requests.
+Outcome<> make_room(Session &session, const Source &source, std::uint64_t end) {
+    const std::uint64_t room = session.room();
+    if (end <= room) {
+        return {};
+    }
+    if (source.size()) {
+        return session.grow(std::max(end, *source.size()));
+    }
+    const std::uint64_t wanted = std::min(room + room / 2, session.offer().capacity);
+    return wanted > end && session.grow(wanted) ? Outcome<>{} : session.grow(end);
+}
+
+std::string check_label(const std::string &text) {
+    const bool is_shown = std::ranges::none_of(text, [](char c) { return c >= 0 && c < ' '; });
+    return text.size() <= longest_label && is_shown
+               ? std::string{}
+               : fmt::format("expected at most {} bytes, without a line's end", longest_label);
 }
 
 // Writes the content and has it stored. At the end all of it is stored, and `content` has its length and
@@ -70,6 +82,7 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
             return too_large(source, session);
         }
         if (!bytes.empty()) {
+            TRY(make_room(session, source, sent + bytes.size()));
             checksum.update(bytes);
             writes.at(sent / Session::chunk_size % Session::depth) = TRY(session.write(sent, bytes));
             sent += bytes.size();
@@ -110,22 +123,43 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
     return session.wait_for_all();
 }
 
-Outcome<Content> send(Session &session, const Source &source, const TransferOptions &options) {
+// Returns why the content must not be committed; empty when it may.
+Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptions &options) {
+    if (!options.min_size.empty() && length < TRY(parse_size(options.min_size))) {
+        return failed("{}: has {} bytes (expected at least {}: --min-size)", source.name(), length,
+                      options.min_size);
+    }
+    if (length == 0 && !source.size() && !options.allow_empty) {
+        return failed("{}: has no bytes (expected --allow-empty when that is meant)", source.name());
+    }
+    return {};
+}
+
+Outcome<Content> send(Session &session, Source &source, const PushOptions &options) {
     Content content{session.offer().sequence, 0, 0, 0};
+    if (source.size()) {
+        TRY(check_size(source, *source.size(), options));
+    }
     TRY(send_content(session, source, content, !options.json));
     TRY(source.check_unchanged(content.length));
+    const auto waiting = [&session](std::size_t) -> Outcome<> {
+        TRY(session.keep_alive());
+        return interrupted() ? failed("interrupted") : Outcome<>{};
+    };
+    TRY(source.finish(waiting));
+    TRY(check_size(source, content.length, options));
     return content;
 }
 
 // Has the server commit the content; only this changes the content of the pool.
-Outcome<> commit(Session &session, const Content &content, const TransferOptions &options) {
+Outcome<> commit(Session &session, const Content &content, const PushOptions &options) {
     const auto unknown = [&](const std::string &text) {
         return std::unexpected{
             Failure{fmt::format("{}; the pool holds the old content or the new, which is content {}, {}",
                                 text, content.sequence, checksum_text(content.checksum)),
                     Exit::Unknown, content.sequence, content.checksum}};
     };
-    const auto answer = session.commit(content.length, content.checksum);
+    const auto answer = session.commit(content.length, content.checksum, options.label);
     if (!answer) {
         return unknown(answer.error().text);
     }
@@ -142,7 +176,8 @@ Outcome<> commit(Session &session, const Content &content, const TransferOptions
                           "{}: the server could not make the data durable: {}; nothing was committed",
                           options.address, errno_text(answer->error));
         case Verdict::Unknown:
-        case Verdict::Ended:  // a session takes it as a failure
+        case Verdict::Ended:  // a session takes this and the next as failures
+        case Verdict::NoRoom:
             break;
     }
     return unknown(fmt::format("{}: the server could not make the commit durable: {}", options.address,
@@ -184,10 +219,26 @@ void print_summary(const TransferOptions &options, const Session &session, const
     summary.print(options.json);
 }
 
-Outcome<> push(const TransferOptions &options) {
-    const Source source = TRY(Source::open(options.file));
+// Refuses a server whose newest content is another than the one that is expected. No other push commits
+// while this one is under way.
+Outcome<> check_sequence(const Session &session, const PushOptions &options) {
+    const std::uint64_t newest = session.offer().sequence - 1;
+    if (options.if_sequence && *options.if_sequence != newest) {
+        return failed(Exit::Refused, "{}: the newest content is {} (expected {}: --if-sequence)",
+                      options.address, newest, *options.if_sequence);
+    }
+    return {};
+}
+
+Outcome<> push(const PushOptions &options) {
+    const Where where = TRY(parse_where(options.address));
+    if (!options.min_size.empty()) {
+        TRY(parse_size(options.min_size));
+    }
+    Source source = TRY(options.program.empty() ? Source::open(options.file) : Source::run(options.program));
     end_waits_on_signals();
-    const auto session = TRY(open_session(options));
+    const auto session = TRY(open_push(where, options));
+    TRY(check_sequence(*session, options));
     if (source.size() && *source.size() > session->offer().capacity) {
         return too_large(source, *session);
     }
@@ -206,15 +257,51 @@ Outcome<> push(const TransferOptions &options) {
 
 }  // namespace
 
-void add_push(CLI::App &app, Command &chosen) {
-    auto options = std::make_shared<TransferOptions>();
-    CLI::App *command =
-        add_transfer(app, chosen, "push", "Replicate a file into a served pool, durably", options, push);
-    command->add_option("FILE", options->file, "The file; - is standard input")->required();
-    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
-    command->add_option("--wait", options->wait_seconds, "Wait this many seconds for another push to end")
-        ->check(number_between(0, 86400), "0 to 86400")
-        ->capture_default_str();
+Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options) {
+    constexpr auto busy_interval = std::chrono::milliseconds{50};
+    const Hello hello{.version = protocol_version, .mode = Mode::Push, .name = name_of(where)};
+    const auto deadline = Session::Clock::now() + std::chrono::duration_cast<Session::Clock::duration>(
+                                                      std::chrono::duration<double>{options.wait_seconds});
+    while (true) {
+        auto session = TRY(Session::open(where.address, hello, options.timeout_seconds));
+        if (session->offer().status == Status::Ok) {
+            return session;
+        }
+        if (interrupted() || Session::Clock::now() > deadline) {
+            return failed(Exit::Busy, "{}: {} (expected one push at a time)", options.address,
+                          session->offer().reason);
+        }
+        std::this_thread::sleep_for(busy_interval);
+    }
+}
+
+void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) {
+    auto options = std::make_shared<PushOptions>();
+    CLI::App *command = add_transfer(app, chosen, "push",
+                                     "Replicate a file into a served store or pool, durably", options, push);
+    command->add_option("FILE", options->file, "The file; - is standard input; none with --run")->required();
+    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+    add_wait(*command, *options);
+    command->add_option("--label", options->label, "A text that rpma list shows beside the content")
+        ->type_name("TEXT")
+        ->check(check_label);
+    command
+        ->add_option("--if-sequence", options->if_sequence,
+                     "Push only when the newest content has this sequence; 0 stands for no content")
+        ->type_name("NUMBER");
+    command->add_option("--min-size", options->min_size, "Commit only a content of at least this many bytes")
+        ->type_name("SIZE");
+    command->add_flag("--allow-empty", options->allow_empty,
+                      "Commit also when standard input, or the program, gave no bytes");
+    command->add_flag(
+        "--run", options->runs,
+        "The words behind this option are a program, whose output is committed if it ends with 0");
+    options->program = std::move(program);
+    command->parse_complete_callback([options] {
+        if (options->runs && options->program.empty()) {
+            throw CLI::RequiredError("A program behind --run");
+        }
+    });
 }
 
 }  // namespace cli

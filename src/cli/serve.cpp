@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/serve: `rpma serve` opens or creates a pool, describes it, and serves it until a signal ends it.
+// cli/serve: `rpma serve` opens or creates a store or a pool, describes it, and serves it until a signal ends
+// it.
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -24,14 +25,19 @@
 #include "cli/commands.hpp"
 #include "cli/listen_addresses.hpp"
 #include "cli/log.hpp"
+#include "cli/pool_contents.hpp"
 #include "cli/report.hpp"
 #include "cli/server.hpp"
+#include "cli/store.hpp"
 
 namespace cli {
 
 namespace {
 
 struct ServeOptions {
+    std::string store;
+    std::uint64_t keep = 3;
+    std::string max_bytes;
     std::string pool;
     std::string size;
     std::vector<std::string> listen{"127.0.0.1:7204"};
@@ -60,14 +66,14 @@ Outcome<base::Fd> open_signals() {
     return fd;
 }
 
-Outcome<> check_durable(const ServeOptions &options, const Server &server) {
+Outcome<> check_durable(const ServeOptions &options, const Contents &contents, const Server &server) {
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
     }
     return failed(
         Exit::Usage,
-        "pool {}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
-        options.pool, server.why_volatile());
+        "{}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
+        contents.text(), server.why_volatile());
 }
 
 std::string describe(const Content &content) {
@@ -75,16 +81,15 @@ std::string describe(const Content &content) {
                        checksum_text(content.checksum));
 }
 
-void print_start(const ServeOptions &options, const std::vector<Address> &addresses, const Pool &pool,
-                 const Damage &damage, const Server &server, const std::string &devices) {
+struct Place {
+    Address address;
+    DevicePeer device;
+    std::string device_name;  // also when the server has the device
+};
+
+// Adds what the server serves to the summary of its start.
+void describe(const ServeOptions &options, const Pool &pool, const Damage &damage, Summary &summary) {
     const auto &content = pool.content();
-    const bool durable = server.durability() != Durability::None;
-    std::string listening;
-    for (const Address &address : addresses) {
-        listening += (listening.empty() ? "" : ", ") + address.text();
-    }
-    Summary summary;
-    summary.add_json("event", "listening");
     summary.add("pool", options.pool, options.pool + (pool.created() ? " (created)" : ""));
     summary.add_json("created", pool.created());
     summary.add_text("holds", content ? describe(*content) + (damage.is_committed_damaged ? ", DAMAGED" : "")
@@ -93,6 +98,32 @@ void print_start(const ServeOptions &options, const std::vector<Address> &addres
     summary.add_json("sequence", content ? content->sequence : 0);
     summary.add("capacity", pool.layout().capacity,
                 fmt::format("two contents of {} bytes", pool.layout().capacity));
+}
+
+void describe(const ServeOptions &options, const Store &store, Summary &summary) {
+    summary.add("store", options.store, options.store + (store.created() ? " (created)" : ""));
+    summary.add_json("created", store.created());
+    summary.add_text("holds", fmt::format("{} {}, {} bytes", store.names(),
+                                          store.names() == 1 ? "name" : "names", store.used()));
+    summary.add_json("names", store.names());
+    summary.add_json("bytes", store.used());
+    summary.add("keep", options.keep, fmt::format("{} of each name", options.keep));
+    if (!options.max_bytes.empty()) {
+        summary.add("capacity", store.capacity(), fmt::format("{} bytes", store.capacity()));
+    }
+}
+
+void print_start(const ServeOptions &options, const std::vector<Place> &places, const Server &server,
+                 Summary &summary) {
+    const bool durable = server.durability() != Durability::None;
+    std::string listening;
+    std::string devices;
+    for (const Place &place : places) {
+        listening += (listening.empty() ? "" : ", ") + place.address.text();
+        if (!devices.contains(place.device_name)) {
+            devices += (devices.empty() ? "" : ", ") + place.device_name;
+        }
+    }
     summary.add("memory", durability_text(server.durability()),
                 fmt::format("{}{}", durability_text(server.durability()),
                             durable ? "" : ": pushed content may be lost"));
@@ -116,21 +147,20 @@ void print_event(const ServeOptions &options, const ServerEvent &event) {
     summary.add_json("identity",
                      event.who.identity.empty() ? nlohmann::json{} : nlohmann::json(event.who.identity));
     if (is_commit) {
+        if (!options.store.empty()) {
+            summary.add_json("name", event.name);
+        }
         summary.add_json("sequence", event.content->sequence);
         summary.add_json("bytes", event.content->length);
         summary.add_json("checksum", checksum_text(event.content->checksum));
-        summary.add_text("committed", fmt::format("{}, from {}, {}", describe(*event.content),
-                                                  event.who.text(), time_text()));
+        summary.add_text("committed",
+                         fmt::format("{}{}, from {}, {}", options.store.empty() ? "" : event.name + ": ",
+                                     describe(*event.content), event.who.text(), time_text()));
     } else {
         summary.add_json("text", event.text);
     }
     summary.print(options.json);
 }
-
-struct Place {
-    Address address;
-    DevicePeer device;
-};
 
 // Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves. An
 // address that several words stand for counts once.
@@ -147,7 +177,8 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
             }
             auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
             if (device) {
-                places.push_back({address, *std::move(device)});
+                const std::string name = device->name;
+                places.push_back({address, *std::move(device), name});
             } else if (!wanted.any || device.error().exit == Exit::Usage) {
                 return std::unexpected{device.error()};
             } else {
@@ -231,12 +262,38 @@ void tell_ready() {
 }
 
 // Prepares everything before the first client.
-Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Server &server) {
+Outcome<> start(const ServeOptions &options, std::vector<Place> &places, const Contents &contents,
+                Server &server) {
     for (Place &place : places) {
         TRY(server.listen(place.address, std::move(place.device)));
-        TRY(check_durable(options, server));
+        TRY(check_durable(options, contents, server));
     }
     return {};
+}
+
+// Serves contents. `describe` adds them to the summary of the start, and `discard` removes what was created,
+// when the server does not start.
+Outcome<> serve(const ServeOptions &options, std::vector<Place> &places, ServerLimits limits, int signals,
+                Contents &contents, const std::function<void(Summary &)> &describe,
+                const std::function<void()> &discard) {
+    Server server{contents, std::move(limits),
+                  [&options](const ServerEvent &event) { print_event(options, event); }};
+    if (const auto started = start(options, places, contents, server); !started) {
+        discard();
+        return started;
+    }
+    Summary summary;
+    summary.add_json("event", "listening");
+    describe(summary);
+    print_start(options, places, server, summary);
+    print_warnings();
+    tell_ready();
+    return server.run(signals);
+}
+
+// A kernel device pins no page of a file, and would not make it durable.
+bool needs_copy(const std::vector<Place> &places) {
+    return !std::ranges::all_of(places, [](const Place &place) { return place.device.is_soft; });
 }
 
 // Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
@@ -252,38 +309,35 @@ Outcome<Permissions> permissions_of(const ServeOptions &options) {
 Outcome<> serve(const ServeOptions &options) {
     ServerLimits limits = limits_of(options);
     limits.permissions = TRY(permissions_of(options));
+    const base::Fd signals = TRY(open_signals());
+    auto places = TRY(open_places(options));
+    const bool copies = needs_copy(places);
+    if (!options.store.empty()) {
+        StoreOptions wanted{.keep = options.keep, .max_bytes = 0};
+        if (!options.max_bytes.empty()) {
+            wanted.max_bytes = TRY(parse_size(options.max_bytes));
+        }
+        const auto store = TRY(Store::open(options.store, wanted));
+        if (copies && !store->is_dax() && store->is_on_storage()) {
+            store->serve_copies();
+        }
+        return serve(
+            options, places, std::move(limits), signals.get(), *store,
+            [&](Summary &summary) { describe(options, *store, summary); }, [&] { store->discard_created(); });
+    }
     std::optional<std::uint64_t> capacity;
     if (!options.size.empty()) {
         capacity = TRY(parse_size(options.size));
     }
-    const base::Fd signals = TRY(open_signals());
-    auto places = TRY(open_places(options));
     Pool pool = TRY(Pool::open(options.pool, capacity));
     const Damage damage = find_damage(pool);
-    std::vector<Address> addresses;
-    std::string devices;
-    bool is_soft = true;
-    for (const Place &place : places) {
-        addresses.push_back(place.address);
-        is_soft = is_soft && place.device.is_soft;
-        if (!devices.contains(place.device.name)) {
-            devices += (devices.empty() ? "" : ", ") + place.device.name;
-        }
-    }
-    // A kernel device pins no page of a file, and would not make it durable.
-    if (!is_soft && !pool.is_dax() && pool.is_on_storage()) {
+    if (copies && !pool.is_dax() && pool.is_on_storage()) {
         TRY(pool.serve_copy());
     }
-    Server server{pool, std::move(limits), damage,
-                  [&options](const ServerEvent &event) { print_event(options, event); }};
-    if (const auto started = start(options, places, server); !started) {
-        pool.discard_created();
-        return started;
-    }
-    print_start(options, addresses, pool, damage, server, devices);
-    print_warnings();
-    tell_ready();
-    return server.run(signals.get());
+    PoolContents contents{pool, damage};
+    return serve(
+        options, places, std::move(limits), signals.get(), contents,
+        [&](Summary &summary) { describe(options, pool, damage, summary); }, [&] { pool.discard_created(); });
 }
 
 }  // namespace
@@ -291,7 +345,7 @@ Outcome<> serve(const ServeOptions &options) {
 void add_serve(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<ServeOptions>();
     CLI::App *command =
-        app.add_subcommand("serve", "Create or open a pool file, and serve it to push and pull");
+        app.add_subcommand("serve", "Create or open a store or a pool file, and serve it to push and pull");
     command->footer(
         "Without --psk or --x509 there is no authentication and no encryption: any program that reaches the "
         "address can read and replace the content. --psk lets in those alone that have a key (rpma keygen), "
@@ -299,13 +353,28 @@ void add_serve(CLI::App &app, Command &chosen) {
         "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
         "one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
-    command->add_option("--pool", options->pool, "The pool file; created when it does not exist")
-        ->type_name("FILE")
-        ->required();
+    CLI::Option *const store =
+        command->add_option("--store", options->store, "The store, a folder; created when it does not exist")
+            ->type_name("DIR");
+    command->add_option("--keep", options->keep, "How many contents of each name of a store stay")
+        ->type_name("NUMBER")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+        ->capture_default_str()
+        ->needs(store);
+    command
+        ->add_option("--max-bytes", options->max_bytes,
+                     "How large all contents of a store may be together, with pushes that are under way")
+        ->type_name("SIZE")
+        ->needs(store);
+    CLI::Option *const pool =
+        command->add_option("--pool", options->pool, "The pool file; created when it does not exist")
+            ->type_name("FILE")
+            ->excludes(store);
     command
         ->add_option("--size", options->size,
                      "The largest content that the pool takes; not needed when it exists")
-        ->type_name("SIZE");
+        ->type_name("SIZE")
+        ->needs(pool);
     command
         ->add_option(
             "--listen", options->listen,
@@ -336,7 +405,12 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->allow_extra_args(false);
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
-    command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
+    command->callback([options, &chosen] {
+        if (options->store.empty() && options->pool.empty()) {
+            throw CLI::RequiredError("--store or --pool");
+        }
+        chosen = [options] { return serve(*options); };
+    });
 }
 
 }  // namespace cli

@@ -22,18 +22,18 @@
 
 namespace cli {
 
-// Returns whether the device can make the pool's memory durable.
+// Returns whether the device can make the contents' memory durable.
 Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
-    if (pool_.is_copied()) {
+    if (contents_.is_copied()) {
         return Durability::PageCache;
     }
     // A kernel device answers a flush once the bytes are in memory. They are durable if that memory is, and
     // not in a page cache.
-    if (!device.is_soft && !pool_.is_dax()) {
+    if (!device.is_soft && !contents_.is_dax()) {
         return Durability::None;
     }
-    const auto region =
-        register_memory(device, pool_.slot(0), RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
+    const auto region = register_memory(device, contents_.sample(),
+                                        RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
     if (!region) {
         return Durability::None;
     }
@@ -49,21 +49,18 @@ Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
     if ((flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) == 0) {
         return Durability::None;
     }
-    return pool_.is_dax() ? Durability::Dax : Durability::PageCache;
+    return contents_.is_dax() ? Durability::Dax : Durability::PageCache;
 }
 
-Outcome<> Server::register_pool(Port &port) {
+Outcome<> Server::prepare(const Port &port) {
     clear_log();
-    durability_ = TRY(find_durability(port.device));
+    durability_ = TRY(find_durability(*port.device));
     why_volatile_ = logged_reason();
-    for (unsigned slot = 0; slot < port.pulled.size(); ++slot) {
-        port.pulled.at(slot) = TRY(register_memory(port.device, pool_.slot(slot), RPMA_MR_USAGE_READ_SRC));
-    }
     rpma_peer_cfg *configuration = nullptr;
     TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));
     const PeerConfiguration owner{configuration};
     // This is for clients that measure flushes. The descriptor's size is part of librpma's API.
-    const bool by_flush = durability_ != Durability::None && !pool_.is_copied();
+    const bool by_flush = durability_ != Durability::None && !contents_.is_copied();
     TRY(checked(rpma_peer_cfg_set_direct_write_to_pmem(configuration, by_flush), "peer configuration"));
     return checked(rpma_peer_cfg_get_descriptor(configuration, &peer_configuration_), "peer configuration");
 }
@@ -81,13 +78,12 @@ Outcome<> Server::watch(int fd, Awaited awaited, std::size_t key) const {
 }
 
 Outcome<> Server::listen(const Address &address, DevicePeer device) {
-    auto pushers = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL));
-    auto port = std::make_unique<Port>(std::move(device), std::move(pushers), pool_);
-    TRY(register_pool(*port));
+    auto port = std::make_unique<Port>(address, std::move(device), contents_);
+    TRY(prepare(*port));
     clear_log();
     rpma_ep *endpoint = nullptr;
     TRY(checked(
-        rpma_ep_listen(port->device.peer.get(), address.host.c_str(), address.port.c_str(), &endpoint),
+        rpma_ep_listen(port->device->peer.get(), address.host.c_str(), address.port.c_str(), &endpoint),
         "cannot listen on {} (expected a free port{})", address.text(),
         std::stoi(address.port) < 1024 ? ", and the right to use one below 1024" : ""));
     port->endpoint.reset(endpoint);
@@ -126,7 +122,7 @@ void Server::tell(ServerEvent::Kind kind, const Who &who, const std::string &tex
     base::LogPlace &place = places.at(static_cast<std::size_t>(kind));
     if (place.admits(level)) {
         place.write(level, "%s", text.c_str());
-        happened_({kind, who, text, std::nullopt});
+        happened_({kind, who, text, {}, std::nullopt});
     }
 }
 

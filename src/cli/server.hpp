@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: admits clients to a pool, commits their pushes, and ends their connections. It does nothing for
-// a write or a read: those are one-sided, and the server sleeps meanwhile. cli/storage does the work that
+// cli/server: admits clients to contents, commits their pushes, and ends their connections. It does nothing
+// for a write or a read: those are one-sided, and the server sleeps meanwhile. cli/storage does the work that
 // waits for storage, and a client that measures has threads of its own (cli/perf_server).
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,10 +19,10 @@
 
 #include "base/fd.hpp"
 #include "base/origin.hpp"
+#include "cli/contents.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf_server.hpp"
 #include "cli/permissions.hpp"
-#include "cli/pool.hpp"
 #include "cli/protocol.hpp"
 #include "cli/storage.hpp"
 
@@ -35,47 +36,26 @@ struct ServerLimits {
     Permissions permissions;
 };
 
-// The faults that were found in the pool's contents before it is served.
-struct Damage {
-    bool is_committed_damaged = false;
-    // The sequence of the other content, if only that one is good: no push may overwrite it. Otherwise 0.
-    std::uint64_t only_good = 0;
-};
-
-// A client, for people.
-struct Who {
-    std::string host;
-    std::string identity;  // of its key or certificate; empty without TLS
-
-    [[nodiscard]] std::string text() const {
-        return identity.empty() ? host : fmt::format("{} ({})", host, identity);
-    }
-};
-
 struct ServerEvent {
     enum class Kind : std::uint8_t { Committed, Refused, Aborted, Dropped, StorageFailed };
     Kind kind;
     const Who &who;
-    std::string text;                // for people; empty for a commit
-    std::optional<Content> content;  // of a commit
+    std::string text;  // for people; empty for a commit
+    std::string name;  // of a commit, as the content
+    std::optional<Content> content;
 };
 
-// One thread uses it. The pool outlives it.
+// One thread uses it. The contents outlive it.
 class Server {
 public:
     // `happened` is called for each commit, when its client has the answer, and for what the log tells of
     // clients and storage.
-    Server(const Pool &pool, ServerLimits limits, Damage damage,
-           std::function<void(const ServerEvent &)> happened)
-        : pool_{pool},
-          limits_{std::move(limits)},
-          damage_{damage},
-          happened_{std::move(happened)},
-          committed_{pool.content()} {}
+    Server(Contents &contents, ServerLimits limits, std::function<void(const ServerEvent &)> happened)
+        : contents_{contents}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
-    // Registers the pool with the device and listens.
+    // Finds out whether the device can make memory durable, and listens.
     [[nodiscard]] Outcome<> listen(const Address &address, DevicePeer device);
 
     [[nodiscard]] Durability durability() const { return durability_; }
@@ -91,15 +71,15 @@ private:
 
     // A place where clients connect. It outlives them.
     struct Port {
-        DevicePeer device;
-        DevicePeer
-            pushers;  // on the same device; no other client's queue pair shares their protection domain
+        Address address;
+        std::shared_ptr<const DevicePeer> device;
         PerfServer perf;
-        std::array<LocalRegion, 2> pulled;  // one for each slot's content, without the right to write
         Endpoint endpoint;
         int fd = -1;
-        Port(DevicePeer owned, DevicePeer of_pushers, const Pool &pool)
-            : device{std::move(owned)}, pushers{std::move(of_pushers)}, perf{pool, device} {}
+        Port(Address at, DevicePeer owned, Contents &contents)
+            : address{std::move(at)},
+              device{std::make_shared<const DevicePeer>(std::move(owned))},
+              perf{contents, *device} {}
     };
     // The members are destroyed in the reverse order.
     struct Client {
@@ -112,16 +92,19 @@ private:
         bool answered = false;  // its commit has been answered
         Who who;
         base::Origin origin{};
-        const DevicePeer *device = nullptr;  // the port's device for this client's role
+        // The port's. A push on a kernel's device has one of its own: nobody else's queue pair shares its
+        // protection domain.
+        std::shared_ptr<const DevicePeer> device;
         Clock::time_point begun;
         Clock::time_point active;
-        Content content{};          // of a push
-        std::uint64_t asked = 0;    // the bytes of a push that it asked to have stored
-        std::uint64_t stored = 0;   // those that were stored
-        std::uint64_t counted = 0;  // those that were stored at its last progress
-        Mapping memory;             // requests, and answers after them
+        std::shared_ptr<Upload> upload;  // of a push
+        std::uint64_t room = 0;          // the bytes that it may write
+        std::uint64_t asked = 0;         // the bytes of a push that it asked to have stored
+        std::uint64_t stored = 0;        // those that were stored
+        std::uint64_t counted = 0;       // those that were stored at its last progress
+        Mapping memory;                  // requests, and answers after them
         LocalRegion messages;
-        LocalRegion pushed;  // until it commits
+        std::vector<LocalRegion> regions;  // what it may read or write; a push has them until it commits
         // The memory in which it measures. While a connection that wrote there exists, the end of the region
         // waits for storage.
         std::shared_ptr<PerfArea> area;
@@ -131,7 +114,7 @@ private:
     enum class Awaited : std::uint32_t { Signal, Storage, Port, Event, Message };
 
     [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
-    [[nodiscard]] Outcome<> register_pool(Port &port);
+    [[nodiscard]] Outcome<> prepare(const Port &port);
     [[nodiscard]] Outcome<Durability> find_durability(const DevicePeer &device) const;
     // These return whether the server goes on.
     [[nodiscard]] bool take(std::uint64_t event, int signal_fd);
@@ -146,9 +129,9 @@ private:
                                       const std::string &identity) const;
     [[nodiscard]] Offer status() const;
     [[nodiscard]] std::string why_full(const Client &client) const;
-    [[nodiscard]] std::string why_busy(Mode mode) const;
+    [[nodiscard]] std::string why_busy(const Hello &hello) const;
     [[nodiscard]] std::string why_no_push() const;
-    [[nodiscard]] std::string fault() const;
+    [[nodiscard]] int pusher_of(const std::string &name) const;
     void make_room_for_refused();
     [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
     [[nodiscard]] Outcome<> prepare_messages(rpma_conn_req *request, Client &client) const;
@@ -157,22 +140,19 @@ private:
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
-    void finish(const Storage::Job &job);
+    void finish(Storage::Job &job);
+    [[nodiscard]] Outcome<> grant(Client &client, Storage::Job &job) const;
+    void finish(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
     void drop(int fd, const std::string &why = {});
-    [[nodiscard]] std::string what_stays() const;
     [[nodiscard]] Clock::duration patience(const Client &client) const;
     [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
     [[nodiscard]] int next_wait();
 
-    const Pool &pool_;
+    Contents &contents_;
     ServerLimits limits_;
-    Damage damage_;
     std::function<void(const ServerEvent &)> happened_;
-    // The durable content, which pulls get. It is not read from the commit word of the mapping or of the
-    // file, because these change before they are durable.
-    std::optional<Content> committed_;
     std::size_t jobs_ = 0;   // the jobs that storage has
     int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;
@@ -180,13 +160,14 @@ private:
     std::byte peer_configuration_{};
     ConnectionConfiguration configuration_;  // for new connections
     std::vector<std::unique_ptr<Port>> ports_;
-    Storage storage_{pool_};  // ends before the devices of the ports, whose memory it may hold
+    Storage storage_;  // ends before the devices of the ports, whose memory it may hold
     base::Fd epoll_;
     std::unordered_map<int, Client> clients_;  // by the fd of the connection's events
     std::deque<int> unread_;  // fds of clients that may have more messages, each once, in turn
     std::uint64_t last_number_ = 0;
-    int pusher_ = -1;  // its fd; at most one client pushes, because two would mix in one slot
-    Who last_pusher_;  // the client whose push was admitted last, to which all of storage's jobs belong
+    // The fds of the clients that push, by name. At most one client pushes each, because the next one would
+    // have the same sequence.
+    std::map<std::string, int> pushers_;
 };
 
 }  // namespace cli

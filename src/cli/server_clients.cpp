@@ -7,6 +7,7 @@
 
 #include "base/address.hpp"
 #include "base/log.hpp"
+#include "cli/checksum.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
 #include "stream/wire.hpp"
@@ -29,15 +30,33 @@ std::string host_of(const sockaddr_storage &address) {
 
 // Registers memory for the other side of this connection; on the soft device no other peer reaches it. On a
 // kernel device each role has its own protection domain.
-Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device,
-                                  std::span<std::byte> memory, int usage) {
+Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
+                                  int usage) {
+    const auto bytes = memory.bytes;
     rpma_mr_local *region = nullptr;
-    const int result = rpma_conn_req_mr_reg(request, memory.data(), memory.size(), usage, &region);
+    const int result = rpma_conn_req_mr_reg(request, bytes.data(), bytes.size(), usage, &region);
     if (result == RPMA_E_NOSUPP) {
-        return register_memory(device, memory, usage);
+        LocalRegion registered = TRY(register_memory(device, bytes, usage));
+        registered.get_deleter().memory = memory.owner;
+        return registered;
     }
-    TRY(checked(result, "cannot register {} bytes with {}", memory.size(), device.name));
-    return LocalRegion{region};
+    TRY(checked(result, "cannot register {} bytes with {}", bytes.size(), device.name));
+    return LocalRegion{region, Deregistration{memory.owner}};
+}
+
+// Returns a content that the server has made.
+Outcome<Download> made(const Outcome<std::string> &text) {
+    if (!text) {
+        return std::unexpected{text.error()};
+    }
+    const auto bytes = std::as_bytes(std::span{*text});
+    auto mapping =
+        std::make_shared<Mapping>(std::max<std::size_t>(bytes.size(), 1), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!*mapping) {
+        return failed("cannot allocate memory: {}", errno_text(errno));
+    }
+    std::ranges::copy(bytes, mapping->bytes().begin());
+    return Download{{1, 0, bytes.size(), crc32c(bytes)}, {mapping->bytes(), mapping}};
 }
 
 }  // namespace
@@ -105,47 +124,36 @@ std::string Server::why_full(const Client &client) const {
     return {};
 }
 
-// Returns the reason why the pool takes no push; empty when it does.
+// Returns the reason why the server takes no push; empty when it does.
 std::string Server::why_no_push() const {
     if (storage_error_ != 0) {
         return fmt::format(
             "the server could not make data durable: {}; it takes no push until it is started again",
             errno_text(storage_error_));
     }
-    if (const std::string fault = pool_.fault(); !fault.empty()) {
-        return fmt::format("pool {}: {}", pool_.path(), fault);
-    }
-    if (damage_.only_good == 0) {
-        return {};
-    }
-    return fmt::format(
-        "content {} is damaged, and a push would overwrite content {}, which is good: stop the server, and "
-        "commit "
-        "that content with rpma check --pool FILE --use-other-slot",
-        committed_->sequence, damage_.only_good);
+    return contents_.why_no_push();
 }
 
-// Returns the fault of the pool, for the answer about the status; storage's own has a field of its own there.
-std::string Server::fault() const {
-    if (const std::string fault = pool_.fault(); !fault.empty()) {
-        return "the pool " + fault;
-    }
-    if (!damage_.is_committed_damaged) {
-        return {};
-    }
-    return damage_.only_good == 0
-               ? fmt::format("content {} is damaged; a push replaces it", committed_->sequence)
-               : fmt::format("content {} is damaged; rpma check --use-other-slot commits content {}",
-                             committed_->sequence, damage_.only_good);
+// Returns the fd of the client that pushes this name, and -1 without one.
+int Server::pusher_of(const std::string &name) const {
+    const auto found = pushers_.find(name);
+    return found != pushers_.end() ? found->second : -1;
 }
 
-// Returns the reason why this client may not write into the slot that is not committed; empty when it may. A
-// client that measures there counts as a push, but any number may measure at once.
-std::string Server::why_busy(Mode mode) const {
-    if (pusher_ >= 0) {
-        const Client &pusher = clients_.at(pusher_);
+// Returns the reason why this client may not write yet; empty when it may. A client that measures in the pool
+// counts as a push, but any number may measure at once.
+std::string Server::why_busy(const Hello &hello) const {
+    const bool measures = hello.mode == Mode::MeasureDurable;
+    if (measures && !contents_.is_exclusive()) {
+        return {};
+    }
+    if (const int fd = pusher_of(measures ? std::string{default_name} : hello.name); fd >= 0) {
+        const Client &pusher = clients_.at(fd);
         return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
                            std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
+    }
+    if (!contents_.is_exclusive()) {
+        return {};
     }
     if (jobs_ > 0) {
         return "the server still stores bytes of the last push";
@@ -153,8 +161,8 @@ std::string Server::why_busy(Mode mode) const {
     if (!all_deregistered()) {
         return "a process on this host may still write for a push that has ended";
     }
-    const auto measures = [](const auto &port) { return port->perf.uses_pool(); };
-    return mode == Mode::Push && std::ranges::any_of(ports_, measures) ? "rpma perf measures flushes" : "";
+    const auto uses = [](const auto &port) { return port->perf.uses_contents(); };
+    return !measures && std::ranges::any_of(ports_, uses) ? "rpma perf measures flushes" : "";
 }
 
 Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
@@ -181,7 +189,7 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
         return refuse(Status::Full, full);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
-        if (const std::string busy = why_busy(hello.mode); !busy.empty()) {
+        if (const std::string busy = why_busy(hello); !busy.empty()) {
             return refuse(Status::Busy, busy);
         }
         if (const std::string why = why_no_push(); !why.empty()) {
@@ -198,15 +206,12 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
 Offer Server::status() const {
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
     Offer offer{.durability = durability_,
-                .capacity = pool_.layout().capacity,
-                .sequence = committed_ ? committed_->sequence : 0,
-                .length = committed_ ? committed_->length : 0,
-                .checksum = committed_ ? committed_->checksum : 0,
+                .capacity = contents_.capacity(),
                 .clients = static_cast<std::uint32_t>(std::ranges::count_if(clients_, admitted)),
-                .storage_error = static_cast<std::uint32_t>(storage_error_),
-                .reason = fault()};
-    if (pusher_ >= 0) {
-        const Client &pusher = clients_.at(pusher_);
+                .storage_error = static_cast<std::uint32_t>(storage_error_)};
+    contents_.tell(offer);
+    if (!pushers_.empty()) {
+        const Client &pusher = clients_.at(pushers_.begin()->second);
         offer.pusher = pusher.who.host;
         offer.pushing_seconds = static_cast<std::uint32_t>(
             std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - pusher.begun).count());
@@ -217,29 +222,35 @@ Offer Server::status() const {
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
     Port &port = *client.port;
     Offer offer{.durability = durability_,
-                .capacity = pool_.layout().capacity,
+                .capacity = contents_.capacity(),
                 .peer_configuration = peer_configuration_};
-    client.content = next_content(committed_);
     if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
         // A flush of a copy makes nothing durable.
-        offer.durability = pool_.is_copied() ? Durability::None : durability_;
-        client.perf = TRY(port.perf.admit(hello, request, client.content.slot, client.area, offer));
+        offer.durability = contents_.is_copied() ? Durability::None : durability_;
+        client.perf = TRY(port.perf.admit(hello, request, client.area, offer));
         return offer;
     }
     TRY(prepare_messages(request, client));
-    const rpma_mr_local *region = nullptr;
+    Memory memory;
     if (hello.mode == Mode::Push) {
-        client.pushed = TRY(
-            register_for(request, *client.device, pool_.slot(client.content.slot), RPMA_MR_USAGE_WRITE_DST));
-        region = client.pushed.get();
-        offer.sequence = client.content.sequence;
+        client.upload = TRY(contents_.upload(hello.name, memory));
+        client.room = memory.bytes.size();
+        offer.sequence = client.upload->sequence();
     } else {
-        region = port.pulled.at(committed_ ? committed_->slot : 0).get();
-        offer.sequence = committed_ ? committed_->sequence : 0;
-        offer.length = committed_ ? committed_->length : 0;
-        offer.checksum = committed_ ? committed_->checksum : 0;
+        const Download download =
+            TRY(hello.mode == Mode::List ? made(contents_.list(hello.name))
+                                         : contents_.download(hello.name, hello.sequence));
+        offer.sequence = download.content.sequence;
+        offer.length = download.content.length;
+        offer.checksum = download.content.checksum;
+        memory = download.memory;
     }
-    TRY(checked(rpma_mr_get_descriptor(region, offer.memory_region.data()), "memory region"));
+    if (!memory.bytes.empty()) {
+        const int usage = hello.mode == Mode::Push ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_READ_SRC;
+        client.regions.push_back(TRY(register_for(request, *client.device, memory, usage)));
+        TRY(checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
+                    "memory region"));
+    }
     return offer;
 }
 
@@ -283,13 +294,22 @@ void Server::make_room_for_refused() {
 }
 
 void Server::admit(Client client, ConnectionRequest request, const Hello &hello) {
-    if (pusher_ >= 0) {
-        take_event(pusher_);  // the event may be its end
+    if (const int pusher = pusher_of(hello.name); pusher >= 0) {
+        take_event(pusher);  // the event may be its end
     }
     client.number = ++last_number_;
     client.mode = hello.mode;
     client.begun = client.active = Clock::now();
-    client.device = hello.mode == Mode::Push ? &client.port->pushers : &client.port->device;
+    client.device = client.port->device;
+    if (hello.mode == Mode::Push && !client.device->is_soft) {
+        auto own = open_peer(client.port->address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
+        if (!own) {
+            BASE_LOG_PEER(Warning, "rejected a client from %s: %s", client.who.host.c_str(),
+                          own.error().text.c_str());
+            return;
+        }
+        client.device = std::make_shared<const DevicePeer>(*std::move(own));
+    }
     if (const auto prepared =
             checked(rpma_conn_req_prepare(request.get(), client.device->peer.get(), configuration_.get()),
                     "rejected a client from {}", client.who.host);
@@ -326,8 +346,7 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
         return;
     }
     if (hello.mode == Mode::Push && client.admitted) {
-        pusher_ = fd;
-        last_pusher_ = client.who;
+        pushers_.emplace(hello.name, fd);
     }
     clients_.emplace(fd, std::move(client));
 }

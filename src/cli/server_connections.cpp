@@ -101,7 +101,6 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         client.active = client.mode == Mode::Push ? client.active : Clock::now();
         return reply(client, message.wr_id, {});
     }
-    const std::uint64_t room = pool_.layout().capacity;
     if (client.mode != Mode::Push || !client.admitted) {
         return failed("asks to store (expected that of a push that was admitted)");
     }
@@ -109,18 +108,28 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed(
             "asks for more after its commit (expected one commit on a connection, and nothing after it)");
     }
-    if (request.offset > room || request.length > room - request.offset) {
-        return failed("asks to store {} bytes at {} (expected {} bytes at most in all)", request.length,
-                      request.offset, room);
+    const bool grows = request.ask == Ask::Grow;
+    const bool rolls_back = request.ask == Ask::Rollback;
+    const std::uint64_t room = grows ? contents_.capacity() : client.room;
+    if (!rolls_back && (request.offset > room || request.length > room - request.offset)) {
+        return failed("asks {} {} bytes at {} (expected {} bytes at most in all)",
+                      grows ? "for room for" : "to store", request.length, request.offset, room);
     }
-    client.asked = std::max(client.asked, request.offset + request.length);
-    Storage::Job job{client.number, message.wr_id, request, client.content};
-    if (request.ask == Ask::Commit) {
+    if (grows && client.regions.size() >= most_grows) {
+        return failed("asks for room for the {}th time (expected that at most {} times)", most_grows + 1,
+                      most_grows);
+    }
+    if (grows && (request.length <= client.room || request.offset != 0)) {
+        return failed("asks for room for {} bytes at {} (expected more than {} in all)", request.length,
+                      request.offset, client.room);
+    }
+    Storage::Job job{client.number, message.wr_id, request, client.who, client.upload, client.device};
+    if (!grows && !rolls_back) {
+        client.asked = std::max(client.asked, request.offset + request.length);
+    }
+    if (request.ask == Ask::Commit || rolls_back) {
         client.committing = true;
-        job.region = std::shared_ptr<rpma_mr_local>{
-            std::move(client.pushed)};  // nobody changes it after it is verified
-        job.content.length = request.length;
-        job.content.checksum = request.checksum;
+        job.regions = std::exchange(client.regions, {});  // nobody changes it after it is verified
     }
     storage_.submit(std::move(job));
     ++jobs_;
@@ -144,60 +153,82 @@ Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer 
 }
 
 void Server::finish_jobs() {
-    for (const Storage::Job &job : storage_.take_done()) {
+    for (Storage::Job &job : storage_.take_done()) {
         --jobs_;
         finish(job);
     }
 }
 
-void Server::finish(const Storage::Job &job) {
-    const bool committed = job.request.ask == Ask::Commit && job.answer.verdict == Verdict::Done;
-    const auto found = clients_.find(pusher_);
-    const bool is_there = found != clients_.end() && found->second.number == job.client;
-    if (job.answer.error != 0 && storage_error_ == 0) {
+// Gives the client the memory for which it asked.
+Outcome<> Server::grant(Client &client, Storage::Job &job) const {
+    const auto bytes = job.memory.bytes;
+    rpma_mr_local *region = nullptr;
+    const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(),
+                                        RPMA_MR_USAGE_WRITE_DST, &region);
+    LocalRegion registered{region, Deregistration{job.memory.owner}};
+    if (result == RPMA_E_NOSUPP) {
+        registered = TRY(register_memory(*client.device, bytes, RPMA_MR_USAGE_WRITE_DST));
+        registered.get_deleter().memory = job.memory.owner;
+    } else {
+        TRY(checked(result, "cannot get {} bytes of memory", bytes.size()));
+    }
+    TRY(checked(rpma_mr_get_descriptor(registered.get(), job.answer.memory_region.data()), "memory region"));
+    client.regions.push_back(std::move(registered));
+    client.room = bytes.size();
+    return {};
+}
+
+void Server::finish(Storage::Job &job) {
+    const Ask ask = job.request.ask;
+    const bool done = job.answer.verdict == Verdict::Done;
+    const auto is_failure =
+        job.answer.verdict == Verdict::NotDurable || job.answer.verdict == Verdict::Unknown;
+    if (is_failure && storage_error_ == 0 && contents_.is_fatal(job.answer.error)) {
         storage_error_ = job.answer.error;
-        tell(ServerEvent::Kind::StorageFailed, last_pusher_,
-             fmt::format("pool {}: cannot make it durable: {}; no push is taken until the server is started "
+        tell(ServerEvent::Kind::StorageFailed, job.who,
+             fmt::format("{}: cannot make it durable: {}; no push is taken until the server is started "
                          "again, pulls are",
-                         pool_.path(), errno_text(storage_error_)));
+                         contents_.text(), errno_text(storage_error_)));
     }
-    if (committed) {
-        committed_ = job.content;
-        damage_ = {};
-    }
+    const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
+    const Content content = commits && done ? contents_.committed(*job.upload) : Content{};
     if (job.answer.verdict == Verdict::Different) {
-        tell(ServerEvent::Kind::Aborted, last_pusher_,
+        tell(ServerEvent::Kind::Aborted, job.who,
              fmt::format("a push from {} did not commit: the bytes that arrived have another checksum than "
                          "those that were sent; {}",
-                         last_pusher_.text(), what_stays()));
+                         job.who.text(), contents_.what_stays(job.upload->name())));
     }
-    if (is_there) {
-        Client &client = found->second;
+    const auto found =
+        std::ranges::find_if(clients_, [&](const auto &entry) { return entry.second.number == job.client; });
+    if (found != clients_.end()) {
+        finish(found->first, found->second, job);
+    }
+    if (commits && done) {
+        happened_({ServerEvent::Kind::Committed, job.who, {}, job.upload->name(), content});
+    }
+}
+
+// Answers a client's request.
+void Server::finish(int fd, Client &client, Storage::Job &job) {
+    const Ask ask = job.request.ask;
+    if (ask == Ask::Grow && job.answer.verdict == Verdict::Done) {
+        if (const auto granted = grant(client, job); !granted) {
+            return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
+        }
+    } else if (ask == Ask::Store || ask == Ask::Commit) {
         client.stored = std::max(client.stored, job.request.offset + job.request.length);
         if (client.stored >= client.counted + least_progress) {
             client.counted = client.stored;
             client.active = Clock::now();
         }
-        client.answered = job.request.ask == Ask::Commit;
-        if (const auto told = reply(client, job.place, job.answer); !told) {
-            drop(pusher_, fmt::format("it {}", told.error().text));
-        } else if (client.answered) {
-            client.active = Clock::now();
-            pusher_ = -1;  // it has no region to write to, so another push may begin
-        }
     }
-    if (committed) {
-        happened_({ServerEvent::Kind::Committed, last_pusher_, {}, job.content});
+    client.answered = ask == Ask::Commit || ask == Ask::Rollback;
+    if (const auto told = reply(client, job.place, job.answer); !told) {
+        drop(fd, fmt::format("it {}", told.error().text));
+    } else if (client.answered) {
+        client.active = Clock::now();
+        pushers_.erase(client.upload->name());  // it has no region to write to, so another push may begin
     }
-}
-
-// Returns the content that the pool has after a push without a commit, for a message.
-std::string Server::what_stays() const {
-    if (!committed_) {
-        return "the pool still has no content";
-    }
-    return fmt::format("the pool still has content {}{}", committed_->sequence,
-                       damage_.is_committed_damaged ? ", which is damaged" : "");
 }
 
 // Tells the client why its connection ends, as far as it listens, and drops it.
@@ -212,7 +243,7 @@ void Server::end(int fd, Ending ending, const std::string &why) {
         (void)rpma_send(client.connection.get(), client.messages.get(), last_answer_offset, bytes.size(),
                         RPMA_F_COMPLETION_ON_ERROR, nullptr);
     }
-    if (client.admitted && (fd != pusher_ || client.committing)) {
+    if (client.admitted && (client.mode != Mode::Push || client.committing)) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
@@ -227,17 +258,17 @@ void Server::drop(int fd, const std::string &why) {
     if (client.established) {
         (void)rpma_conn_disconnect(client.connection.get());
     }
-    if (fd == pusher_) {
-        pusher_ = -1;
+    if (client.upload && pusher_of(client.upload->name()) == fd) {
+        pushers_.erase(client.upload->name());
         if (!client.committing) {
             tell(
                 ServerEvent::Kind::Aborted, client.who,
                 fmt::format(
                     "a push from {} ended without a commit: {}; {}{}", client.who.text(), why,
-                    pool_.is_without_room()
+                    contents_.is_without_room()
                         ? "the file system of the pool is full, and if it copies on write, no push has room; "
                         : "",
-                    what_stays()));
+                    contents_.what_stays(client.upload->name())));
         }
     }
     std::erase(unread_, fd);
@@ -292,6 +323,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
         case Mode::Push:
             return limits_.push_lease;
         case Mode::Pull:
+        case Mode::List:
             return limits_.idle;
         case Mode::Measure:
         case Mode::MeasureDurable:

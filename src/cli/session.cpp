@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 
+#include "cli/checksum.hpp"
 #include "cli/log.hpp"
 
 namespace cli {
@@ -26,15 +27,15 @@ void *context_of(Session::Operation operation) {
 
 }  // namespace
 
-Outcome<std::unique_ptr<Session>> Session::open(const Address &address, Mode mode, double timeout_seconds) {
+Outcome<std::unique_ptr<Session>> Session::open(const Address &address, const Hello &hello,
+                                                double timeout_seconds) {
     std::unique_ptr<Session> session{new Session{address, timeout_seconds}};
     session->device_ = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     TRY(session->allocate());
-    session->offer_ =
-        TRY(session->server_.connect(session->device_, {protocol_version, mode},
-                                     {.sends = queue_size + most_requests, .receives = most_answers}));
+    session->offer_ = TRY(session->server_.connect(
+        session->device_, hello, {.sends = queue_size + most_requests, .receives = most_answers}));
     if (session->offer_.status == Status::Ok) {
-        TRY(session->take_offer());
+        TRY(session->take_offer(hello.mode));
     }
     return session;
 }
@@ -51,13 +52,15 @@ Outcome<> Session::allocate() {
     return {};
 }
 
-Outcome<> Session::take_offer() {
+Outcome<> Session::take_offer(Mode mode) {
     TRY(checked(rpma_conn_get_cq(server_.get(), &completions_), "{}: completion queue", server_.name()));
     std::size_t size = 0;
-    (void)rpma_mr_remote_get_size(server_.remote(), &size);
-    if (size < offer_.capacity) {
-        return failed("{}: offers {} bytes (expected its capacity, {})", server_.name(), size,
-                      offer_.capacity);
+    if (server_.remote() != nullptr) {
+        (void)rpma_mr_remote_get_size(server_.remote(), &size);
+    }
+    room_ = size;
+    if (mode != Mode::Push && size < offer_.length) {
+        return failed("{}: offers {} bytes (expected a content of {})", server_.name(), size, offer_.length);
     }
     for (std::size_t place = 0; place < most_answers; ++place) {
         TRY(listen_for_answer(place));
@@ -104,6 +107,26 @@ Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t l
     return ask({.ask = Ask::Store, .offset = offset, .length = length});
 }
 
+Outcome<std::uint32_t> Session::read_all(std::uint64_t length, const Take &take) {
+    std::array<Operation, depth> reads{};  // the last read into each chunk
+    Crc32c checksum;
+    std::uint64_t asked_for = 0;
+    for (std::uint64_t received = 0; received < length;) {
+        while (asked_for < length && asked_for - received < depth * chunk_size) {
+            const auto bytes = chunk(asked_for, length);
+            reads.at(asked_for / chunk_size % depth) = TRY(read(bytes, asked_for));
+            asked_for += bytes.size();
+        }
+        const auto bytes = chunk(received, length);
+        TRY(wait_for(reads.at(received / chunk_size % depth)));
+        TRY(take(bytes, received));
+        checksum.update(bytes);
+        received += bytes.size();
+        TRY(keep_alive());
+    }
+    return checksum.value();
+}
+
 Outcome<> Session::keep_alive() {
     if (Clock::now() - last_asked_ > alive_interval) {
         TRY(reap());  // the server may have said why it ends the connection
@@ -114,8 +137,38 @@ Outcome<> Session::keep_alive() {
     return {};
 }
 
-Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum) {
-    TRY(ask({.ask = Ask::Commit, .length = length, .checksum = checksum}));
+Outcome<Answer> Session::roll_back(std::uint64_t sequence) {
+    TRY(ask({.ask = Ask::Rollback, .offset = sequence}));
+    TRY(wait_for_all());
+    return answer_;
+}
+
+// All writes into the memory before have arrived when the server gets the message.
+Outcome<> Session::grow(std::uint64_t length) {
+    TRY(ask({.ask = Ask::Grow, .length = length}));
+    TRY(wait_for_all());
+    if (answer_.verdict == Verdict::NoRoom) {
+        return failed(
+            Exit::Refused, "{}: refused: {}", server_.name(),
+            answer_.error == EDQUOT
+                ? fmt::format("the server has room for {} bytes (rpma serve --max-bytes)", answer_.sequence)
+                : fmt::format("the server has no room: {}", errno_text(answer_.error)));
+    }
+    if (answer_.verdict != Verdict::Done) {
+        return failed("{}: the server could not make room: {}", server_.name(), errno_text(answer_.error));
+    }
+    TRY(server_.take(answer_.memory_region));
+    std::size_t size = 0;
+    (void)rpma_mr_remote_get_size(server_.remote(), &size);
+    if (size < length) {
+        return failed("{}: gives room for {} bytes (expected {})", server_.name(), size, length);
+    }
+    room_ = size;
+    return {};
+}
+
+Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum, const std::string &label) {
+    TRY(ask({.ask = Ask::Commit, .length = length, .checksum = checksum, .label = label}));
     TRY(wait_for_all());
     return answer_;
 }
@@ -203,7 +256,8 @@ Outcome<> Session::listen_for_answer(std::size_t place) {
         "{}: cannot post a receive", server_.name());
 }
 
-// Takes the answer to the oldest request. The caller decides about the answer to a commit.
+// Takes the answer to the oldest request. The caller decides about the answer to other requests than those to
+// store.
 Outcome<> Session::take_answer(std::size_t place) {
     const auto answer = decode_answer(
         memory_.bytes().subspan(answers_offset + place * sizeof(AnswerBytes), sizeof(AnswerBytes)));
@@ -224,7 +278,8 @@ Outcome<> Session::take_answer(std::size_t place) {
         const std::chrono::duration<double> took = Clock::now() - asked.since;
         flush_seconds_.push_back(took.count());
     }
-    if (asked.ask != Ask::Commit && answer->verdict != Verdict::Done) {
+    const bool is_stored = asked.ask == Ask::Store || asked.ask == Ask::Alive;
+    if (is_stored && answer->verdict != Verdict::Done) {
         return failed("{}: the server could not make the data durable: {}", server_.name(),
                       errno_text(answer->error));
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/session: a client's connection to the server of a pool, the one-sided operations on the slot that the
-// server offers, and the requests by message.
+// cli/session: a client's connection to a server, the one-sided operations on the content that the server
+// offers, and the requests by message.
 #pragma once
 
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,7 +30,7 @@ public:
     static constexpr std::size_t depth = 16;
 
     // Connects. When the offer's status is Busy, the offer has the reason and nothing else.
-    [[nodiscard]] static Outcome<std::unique_ptr<Session>> open(const Address &address, Mode mode,
+    [[nodiscard]] static Outcome<std::unique_ptr<Session>> open(const Address &address, const Hello &hello,
                                                                 double timeout_seconds);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
@@ -39,10 +40,20 @@ public:
     // Returns the chunk for the content's bytes at `offset`, at most up to its `end`; the chunks are a ring.
     [[nodiscard]] std::span<std::byte> chunk(std::uint64_t offset, std::uint64_t end) const;
 
-    // These move bytes between `offset` of the slot and local memory in chunks, which must not change
+    // Returns how many bytes of the content a push may write now.
+    [[nodiscard]] std::uint64_t room() const { return room_; }
+    // Has the server make room for a content of this length. No operation is under way afterwards. A failure
+    // with Exit::Refused says that there is no room.
+    [[nodiscard]] Outcome<> grow(std::uint64_t length);
+
+    // These move bytes between `offset` of the content and local memory in chunks, which must not change
     // meanwhile.
     [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
     [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
+    // Reads the content from its beginning and gives its bytes to `take` in order, with their offset. Returns
+    // their checksum. The server learns meanwhile that the client is active.
+    using Take = std::function<Outcome<>(std::span<const std::byte>, std::uint64_t)>;
+    [[nodiscard]] Outcome<std::uint32_t> read_all(std::uint64_t length, const Take &take);
     // Has the server make the bytes written there durable.
     [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
     // Tells the server that the client is active, unless a message said so recently. A push that stores too
@@ -55,7 +66,11 @@ public:
 
     // Has the server commit the written content, and waits for its answer, which is the server's decision.
     // After a failure it is unknown whether the server commits.
-    [[nodiscard]] Outcome<Answer> commit(std::uint64_t length, std::uint32_t checksum);
+    [[nodiscard]] Outcome<Answer> commit(std::uint64_t length, std::uint32_t checksum,
+                                         const std::string &label);
+
+    // Has the server commit an earlier content again, and waits for its answer.
+    [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
     // Returns how long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
@@ -66,7 +81,7 @@ public:
 private:
     Session(const Address &address, double timeout_seconds) : server_{address, timeout_seconds} {}
     [[nodiscard]] Outcome<> allocate();
-    [[nodiscard]] Outcome<> take_offer();
+    [[nodiscard]] Outcome<> take_offer(Mode mode);
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
     [[nodiscard]] Outcome<> reserve();
     [[nodiscard]] Outcome<Operation> ask(const Request &request);
@@ -88,6 +103,7 @@ private:
     PoolConnection server_;
     rpma_cq *completions_ = nullptr;  // the connection's
     Offer offer_;
+    std::uint64_t room_ = 0;
 
     Operation posted_ = 0;
     Operation completed_ = 0;  // with all before it

@@ -4,10 +4,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <utility>
 
 namespace cli {
@@ -24,6 +29,8 @@ Outcome<Source> Source::open(const std::string &path) {
     source.name_ = path;
     if (path == "-") {
         source.name_ = "standard input";
+        source.fd_ = base::Fd::borrowed(STDIN_FILENO);
+        source.is_stream_ = true;
         return source;
     }
     source.fd_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
@@ -36,8 +43,67 @@ Outcome<Source> Source::open(const std::string &path) {
     return source;
 }
 
+Outcome<Source> Source::run(const std::vector<std::string> &program) {
+    Source source;
+    source.name_ = program.front();
+    source.is_stream_ = true;
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return failed("{}: cannot run it: {}", source.name_, errno_text(errno));
+    }
+    source.fd_.reset(ends[0]);
+    const base::Fd output{ends[1]};
+    std::vector<char *> words;
+    for (const std::string &word : program) {
+        words.push_back(const_cast<char *>(word.c_str()));
+    }
+    words.push_back(nullptr);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);  // main() ignores it
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
+    posix_spawnattr_setsigdefault(&attributes, &signals);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    pid_t pid = 0;
+    const int error = posix_spawnp(&pid, words.front(), &actions, &attributes, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0) {
+        return failed(error == ENOENT ? Exit::NotFound : Exit::NotExecutable, "{}: cannot run it: {}",
+                      source.name_, errno_text(error));
+    }
+    source.program_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!source.program_) {
+        return failed("{}: cannot wait for it: {}", source.name_, errno_text(errno));
+    }
+    return source;
+}
+
+Outcome<> Source::finish(const Waiting &waiting) {
+    if (!program_) {
+        return {};
+    }
+    pollfd ended{program_.get(), POLLIN, 0};
+    while (poll(&ended, 1, wait.count()) <= 0) {
+        TRY(waiting(0));
+    }
+    siginfo_t how{};
+    if (waitid(P_PIDFD, static_cast<id_t>(program_.get()), &how, WEXITED) != 0) {
+        return failed("{}: cannot wait for it: {}", name_, errno_text(errno));
+    }
+    if (how.si_code != CLD_EXITED || how.si_status != 0) {
+        return failed("{}: ended {} {} (expected 0)", name_, how.si_code == CLD_EXITED ? "with" : "by signal",
+                      how.si_status);
+    }
+    return {};
+}
+
 std::optional<std::uint64_t> Source::size() const {
-    return fd_ ? std::optional{static_cast<std::uint64_t>(status_.st_size)} : std::nullopt;
+    return is_stream_ ? std::nullopt : std::optional{static_cast<std::uint64_t>(status_.st_size)};
 }
 
 Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) const {
@@ -45,14 +111,14 @@ Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &wai
     std::size_t done = 0;
     auto told = Clock::now();
     while (done < bytes.size()) {
-        pollfd readable{STDIN_FILENO, POLLIN, 0};
-        if (!fd_ && (poll(&readable, 1, wait.count()) <= 0 || Clock::now() - told > wait)) {
+        pollfd readable{fd_.get(), POLLIN, 0};
+        if (is_stream_ && (poll(&readable, 1, wait.count()) <= 0 || Clock::now() - told > wait)) {
             TRY(waiting(done));
             told = Clock::now();
             continue;
         }
         const auto rest = bytes.subspan(done);
-        const ssize_t got = ::read(fd_ ? fd_.get() : STDIN_FILENO, rest.data(), rest.size());
+        const ssize_t got = ::read(fd_.get(), rest.data(), rest.size());
         if (got < 0 && errno != EINTR && errno != EAGAIN) {
             return failed("{}: cannot read: {}", name_, errno_text(errno));
         }
@@ -65,7 +131,7 @@ Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &wai
 }
 
 Outcome<> Source::check_unchanged(std::uint64_t length) const {
-    if (!fd_) {
+    if (is_stream_) {
         return {};
     }
     const auto same = [](const timespec &left, const timespec &right) {

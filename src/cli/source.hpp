@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/source: the source of a push: a file, which must not change meanwhile, or standard input.
+// cli/source: the source of a push: a file, which must not change meanwhile, standard input, or the output of
+// a program.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "cli/failure.hpp"
@@ -20,12 +22,15 @@ namespace cli {
 // when the file is truncated. One thread uses it.
 class Source {
 public:
-    // It is called at intervals while standard input gives fewer bytes than are wanted, with the number that
-    // it gave.
+    // It is called at intervals while a stream gives fewer bytes than are wanted, with the number that it
+    // gave.
     using Waiting = std::function<Outcome<>(std::size_t)>;
 
     // Opens a regular file, or standard input when the path is `-`.
     [[nodiscard]] static Outcome<Source> open(const std::string &path);
+
+    // Starts a program, whose standard output is read.
+    [[nodiscard]] static Outcome<Source> run(const std::vector<std::string> &program);
 
     [[nodiscard]] const std::string &name() const { return name_; }
     // Returns the size; none for a stream that has not ended.
@@ -37,9 +42,14 @@ public:
     // Fails when a file's size or times have changed since open, or its length is not `length`.
     [[nodiscard]] Outcome<> check_unchanged(std::uint64_t length) const;
 
+    // Waits for the program, after its last byte, and fails when it did not end with 0.
+    [[nodiscard]] Outcome<> finish(const Waiting &waiting);
+
 private:
     std::string name_;
-    base::Fd fd_;  // standard input has none
+    base::Fd fd_;
+    bool is_stream_ = false;
+    base::Fd program_;  // a descriptor of its process (pidfd_open(2)); empty without a program
     struct stat status_{};
 };
 

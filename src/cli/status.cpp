@@ -34,12 +34,21 @@ void print_status(const StatusOptions &options, const Offer &offer) {
     Summary summary;
     summary.add_json("command", "status");
     summary.add("address", options.address);
-    summary.add_text("holds", offer.sequence == 0 ? "nothing yet"
-                                                  : fmt::format("content {}, {} bytes, {}", offer.sequence,
-                                                                offer.length, checksum_text(offer.checksum)));
-    summary.add_json("sequence", offer.sequence);
+    if (offer.names != no_names) {
+        summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", offer.names,
+                                              offer.names == 1 ? "name" : "names", offer.length));
+        summary.add_json("names", offer.names);
+    } else {
+        summary.add_text("holds", offer.sequence == 0
+                                      ? "nothing yet"
+                                      : fmt::format("content {}, {} bytes, {}", offer.sequence, offer.length,
+                                                    checksum_text(offer.checksum)));
+        summary.add_json("sequence", offer.sequence);
+    }
     summary.add_json("bytes", offer.length);
-    summary.add_json("checksum", checksum_text(offer.checksum));
+    if (offer.names == no_names) {
+        summary.add_json("checksum", checksum_text(offer.checksum));
+    }
     summary.add("capacity", offer.capacity, fmt::format("contents of up to {} bytes", offer.capacity));
     summary.add("memory", durability_text(offer.durability),
                 fmt::format("{}{}", durability_text(offer.durability),
@@ -66,7 +75,8 @@ Outcome<> status(const StatusOptions &options) {
     end_waits_on_signals();
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
     PoolConnection server{address, options.timeout_seconds};
-    const Offer offer = TRY(server.connect(device, {protocol_version, Mode::Status}, {.sends = 1}));
+    const Offer offer =
+        TRY(server.connect(device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1}));
     print_status(options, offer);
     const std::string fault = fault_of(offer);
     return fault.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, fault);

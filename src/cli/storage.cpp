@@ -1,26 +1,51 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/storage: the queue, and the steps of a commit.
+// cli/storage: the queue of jobs, and the threads that take from it.
 #include "cli/storage.hpp"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
-#include "cli/peer.hpp"
 #include "cli/tcp_answers.hpp"
 
 namespace cli {
+
+namespace {
+
+Answer answer(Storage::Job &job) {
+    const Request &request = job.request;
+    switch (request.ask) {
+        case Ask::Grow:
+            return job.upload->grow(request.length, job.memory);
+        case Ask::Store:
+            return job.upload->store(request.offset, request.length);
+        case Ask::Rollback:
+            return job.upload->roll_back(request.offset);
+        case Ask::Commit:
+        case Ask::Alive:  // is no job
+            break;
+    }
+    // Nobody changes the content after it is verified.
+    bool is_final = true;
+    for (LocalRegion &region : job.regions) {
+        is_final = deregister(std::move(region)) && is_final;
+    }
+    return is_final ? job.upload->commit(request, job.who) : Answer{Verdict::Different};
+}
+
+}  // namespace
 
 Storage::~Storage() {
     {
         const base::Lock lock{mutex_};
         stopping_ = true;
     }
-    wake_.notify_one();
-    if (thread_.joinable()) {
-        thread_.join();
+    wake_.notify_all();
+    for (std::thread &thread : threads_) {
+        thread.join();
     }
 }
 
@@ -29,7 +54,9 @@ Outcome<> Storage::start() {
     if (!done_event_) {
         return failed("eventfd: {}", errno_text(errno));
     }
-    thread_ = TRY(start_thread([this] { run(); }));
+    while (threads_.size() < most_threads) {
+        threads_.push_back(TRY(start_thread([this] { run(); })));
+    }
     return {};
 }
 
@@ -48,54 +75,38 @@ std::vector<Storage::Job> Storage::take_done() {
     return std::exchange(done_, {});
 }
 
+// Returns the oldest job of a client of which no job is under way.
+std::deque<Storage::Job>::iterator Storage::next() {
+    auto job = jobs_.begin();
+    while (job != jobs_.end() && std::ranges::find(busy_, job->client) != busy_.end()) {
+        ++job;
+    }
+    return job;
+}
+
 void Storage::run() {
     const base::Lock lock{mutex_};
     while (true) {
-        while (!stopping_ && jobs_.empty()) {
+        auto found = next();
+        while (!stopping_ && found == jobs_.end()) {
             wake_.wait(mutex_);
+            found = next();
         }
         if (stopping_) {
             return;
         }
-        Job job = std::move(jobs_.front());
-        jobs_.pop_front();
+        Job job = std::move(*found);
+        jobs_.erase(found);
+        busy_.push_back(job.client);
         {
             const base::Unlock unlocked{mutex_};
-            job.region.reset();
-            // Nobody changes the content of a commit after it is verified.
-            job.answer = job.request.ask == Ask::Store || all_deregistered() ? answer(job)
-                                                                             : Answer{Verdict::Different};
+            job.answer = answer(job);
         }
+        std::erase(busy_, job.client);
         done_.push_back(std::move(job));
         (void)eventfd_write(done_event_.get(), 1);
+        wake_.notify_one();  // the client's next job may wait
     }
-}
-
-Answer Storage::answer(const Job &job) {
-    const auto [sequence, slot, length, checksum] = job.content;
-    std::uint32_t found = checksum;
-    const auto failed = [this](Verdict verdict, int error) {
-        error_ = error;
-        return Answer{verdict, error};
-    };
-    if (error_ != 0) {
-        return {Verdict::NotDurable, error_};
-    }
-    if (job.request.ask == Ask::Store) {
-        const int error = pool_.store(slot, job.request.offset, job.request.length);
-        return error == 0 ? Answer{} : failed(Verdict::NotDurable, error);
-    }
-    const int error = pool_.checksum(slot, length, found);
-    if (error == ESTALE || found != checksum) {
-        return {Verdict::Different};
-    }
-    if (const int stored = error != 0 ? error : pool_.store_header(job.content); stored != 0) {
-        return failed(Verdict::NotDurable, stored);
-    }
-    if (const int stored = pool_.store_word(job.content); stored != 0) {
-        return failed(Verdict::Unknown, stored);
-    }
-    return {Verdict::Done, 0, sequence};
 }
 
 }  // namespace cli

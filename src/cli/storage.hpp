@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/storage: the thread in which a server stores and commits, so that the server's own thread never waits
+// cli/storage: the threads in which a server stores and commits, so that the server's own thread never waits
 // for a disk.
 #pragma once
 
@@ -10,53 +10,58 @@
 
 #include "base/condition.hpp"
 #include "base/fd.hpp"
-#include "cli/pool.hpp"
+#include "cli/contents.hpp"
+#include "cli/peer.hpp"
 #include "cli/protocol.hpp"
 
 namespace cli {
 
-// One thread calls it. The pool outlives it.
+// One thread calls it.
 class Storage {
 public:
-    // A client has asked to store, or to commit.
+    // A client has asked for room, to store, or to commit.
     struct Job {
         std::uint64_t client;  // this and the next are the caller's
         std::uint64_t place;
         Request request;
-        Content content;  // the content to commit, or the slot of a store
-        // The region of a commit, which is given up first. That may wait for the peer.
-        // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a job is made without
-        std::shared_ptr<const void> region{};
+        Who who;
+        std::shared_ptr<Upload> upload;
+        std::shared_ptr<const DevicePeer> device;  // of the regions
+        // The regions of a commit, which are given up first. That may wait for the peer.
+        // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where a job is made without
+        std::vector<LocalRegion> regions{};
         Answer answer{};  // set when the job is done
+        Memory memory{};  // of a Grow that is done
+        // NOLINTEND(readability-redundant-member-init)
     };
 
-    // After the first failure of storage, all later jobs get that answer.
-    explicit Storage(const Pool &pool) : pool_{pool} {}
+    Storage() = default;
     Storage(const Storage &) = delete;
     Storage &operator=(const Storage &) = delete;
-    // Waits for the job that is under way, and drops the others.
+    // Waits for the jobs that are under way, and drops the others.
     ~Storage();
 
     [[nodiscard]] Outcome<> start();
     // Returns a descriptor that is readable from the end of a job until it is taken.
     [[nodiscard]] int fd() const { return done_event_.get(); }
-    // Adds a job. Jobs are done in the order of these calls.
+    // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once.
     void submit(Job job);
     [[nodiscard]] std::vector<Job> take_done();
 
 private:
-    void run();
-    [[nodiscard]] Answer answer(const Job &job);
+    static constexpr std::size_t most_threads = 4;
 
-    const Pool &pool_;
-    int error_ = 0;  // storage's first
+    void run();
+    [[nodiscard]] std::deque<Job>::iterator next() REQUIRES(mutex_);
+
     base::Fd done_event_;
     base::Mutex mutex_;
     base::Condition wake_;
     std::deque<Job> jobs_ GUARDED_BY(mutex_);
+    std::vector<std::uint64_t> busy_ GUARDED_BY(mutex_);  // the clients whose jobs are under way
     std::vector<Job> done_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
-    std::thread thread_;
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace cli

@@ -23,10 +23,10 @@ struct TransferOptions {
     bool json = false;
 };
 
-// Adds a subcommand that ends in `run`. The caller adds its two positional arguments, in its own order.
-inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, const char *description,
-                              const std::shared_ptr<TransferOptions> &options,
-                              Outcome<> (*run)(const TransferOptions &)) {
+// Adds a subcommand that ends in `run`. The caller adds its positional arguments, in its own order.
+template <typename Options>
+CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, const char *description,
+                       const std::shared_ptr<Options> &options, Outcome<> (*run)(const Options &)) {
     CLI::App *command = app.add_subcommand(name, description);
     command
         ->add_option("--timeout", options->timeout_seconds,
@@ -37,6 +37,21 @@ inline CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, 
     command->add_flag("--json", options->json, "Print the summary as JSON");
     command->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
     return command;
+}
+
+// Adds --wait to a command that pushes.
+inline void add_wait(CLI::App &command, TransferOptions &options) {
+    command.add_option("--wait", options.wait_seconds, "Wait this many seconds for another push to end")
+        ->check(number_between(0, 86400), "0 to 86400")
+        ->capture_default_str();
+}
+
+// Opens a session that pushes, and waits for another push of that name to end, as long as the options say.
+[[nodiscard]] Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options);
+
+// Returns the name of a content that a client pushes or pulls.
+[[nodiscard]] inline std::string name_of(const Where &where) {
+    return where.name.empty() ? std::string{default_name} : where.name;
 }
 
 // Adds the beginning of both summaries; `seconds` is the time that the transfer took.

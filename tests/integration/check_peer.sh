@@ -70,6 +70,6 @@ refused_with 2 'requires --pool' "$rpma" check 127.0.0.1:7204 --use-other-slot
 
 # A server of pools refuses clients of rsockets, and is asked as its own client asks.
 start_server pool 1M
-speaks '^speaks +rpma$' '^verdict +rpma serve, of version 3: rpma push and pull work$'
+speaks '^speaks +rpma$' '^verdict +rpma serve, of version 4: rpma push and pull work$'
 [ ! -s server.err ] || die "the server warns of a check"
 stop_server

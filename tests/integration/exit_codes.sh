@@ -8,7 +8,7 @@ mkfifo source
 
 # begin_push: starts a push, which is admitted and waits for what is written to descriptor `input`.
 begin_push() {
-    "$rpma" push - "$address" <source >stdout 2>stderr &
+    "$rpma" push - "$address" --allow-empty <source >stdout 2>stderr &
     pusher=$!
     helpers+=("$pusher")
     exec {input}>source

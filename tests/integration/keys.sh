@@ -45,7 +45,7 @@ bounded "$rpma" pull --psk long "$address" got >stdout 2>stderr || die "pull wit
 cmp got content || die "another content"
 bounded "$rpma" perf --psk b "$address" --count 1 --op write --size 8 --depth 1 >stdout 2>stderr || die "perf with the key b"
 bounded "$rpma" check --psk a "$address" >stdout 2>stderr || die "check"
-grep -q '^verdict *rpma serve, of version 3, over TLS' stdout || die "check: $(cat stdout)"
+grep -q '^verdict *rpma serve, of version 4, over TLS' stdout || die "check: $(cat stdout)"
 refused_with 2 'excludes' "$rpma" check --psk a --pool pool
 
 # The option prevails over the variable, and a name is that of a file in the present folder.

@@ -101,7 +101,9 @@ struct Client {
     }
 
     cli::Offer connect_well(const char *address, const char *port, cli::Mode mode) {
-        auto hello = cli::encode_hello({cli::protocol_version, mode});
+        const bool has_name = mode == cli::Mode::Push || mode == cli::Mode::Pull;
+        const std::string name{has_name ? cli::default_name : ""};
+        auto hello = cli::encode_hello({.version = cli::protocol_version, .mode = mode, .name = name});
         if (connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
             die("not connected");
         }
@@ -197,7 +199,7 @@ int bad_hellos(const char *address, const char *port) {
 
 int other_version(const char *address, const char *port) {
     Client client;
-    auto hello = cli::encode_hello({cli::protocol_version + 1, cli::Mode::Push});
+    auto hello = cli::encode_hello({.version = cli::protocol_version + 1, .mode = cli::Mode::Push});
     if (client.connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
         die("rejected without a reason");
     }
@@ -286,7 +288,7 @@ int no_commit(const char *address, const char *port) {
 
 // Requests no range of the slot, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
-    for (const cli::Request request :
+    for (const cli::Request &request :
          {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},
           cli::Request{.ask = cli::Ask::Commit, .length = UINT64_MAX}, cli::Request{.ask = cli::Ask{99}}}) {
         Client client;
@@ -383,7 +385,8 @@ void add_segment(std::vector<std::byte> &to, const wire::Segment &segment,
 // device of a program would wait for these, so this client has no device.
 void flood_once(const char *port, bool &told) {
     const base::Fd fd{connect_tcp(port)};
-    const auto hello = cli::encode_hello({cli::protocol_version, cli::Mode::Pull});
+    const auto hello = cli::encode_hello(
+        {.version = cli::protocol_version, .mode = cli::Mode::Pull, .name = std::string{cli::default_name}});
     wire::MpaFrame request;
     request.private_data = hello;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame{};

@@ -28,7 +28,7 @@ refused_with 2 'third: unknown argument' "$rpma" push content "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
 refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0
-for url in http://127.0.0.1:7204 rpma://host tcp://[::1]:7204 host/path; do
+for url in http://127.0.0.1:7204 rpma://host tcp://[::1]:7204; do
     refused_with 2 "$url: expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204, and no URL" "$rpma" push content "$url"
 done
 for bad in 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
@@ -41,7 +41,7 @@ for bad in 0 -1 1.5M 1X; do
 done
 
 # An empty pool.
-refused 'the pool is empty' "$rpma" pull "$address" got
+refused 'nothing was pushed yet' "$rpma" pull "$address" got
 [ ! -e got ] || die "pull left a file"
 push content
 

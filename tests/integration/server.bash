@@ -44,17 +44,21 @@ make_keys() {
     chmod 600 keys
 }
 
-# start_server POOL SIZE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
-# server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
-start_server() {
-    local try out line pool=$1
-    [[ $pool = /* ]] || pool=${RPMA_POOL_FOLDER:-.}/$pool
+# start_server POOL SIZE [OPTION...], and start_store STORE [OPTION...]: return when it listens; set server (pid), port and
+# address. Its output goes on to server.out and server.err.
+start_server() { start_serving --pool "$1" --size "$2" "${@:3}"; }
+start_store() { start_serving --store "$@"; }
+
+# start_serving --pool|--store PATH [OPTION...]. There is no port 0 in librpma's API, so ports are tried.
+start_serving() {
+    local try out line path=$2
+    [[ $path = /* ]] || path=${RPMA_POOL_FOLDER:-.}/$path
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
         rm -f server.fifo
         mkfifo server.fifo
-        "$rpma" serve --pool "$pool" --size "$2" --listen "$address" "${@:3}" \
+        "$rpma" serve "$1" "$path" --listen "$address" "${@:3}" \
             >server.fifo 2>server.err &
         server=$!
         exec {out}<server.fifo
@@ -105,12 +109,14 @@ refused_with() {
     [ $code -eq "$1" ] || die "ended with $code, expected $1: ${*:3}"
 }
 
-push() { bounded "$rpma" push "$1" "$address" >stdout 2>stderr || die "push $1"; }
+# push FILE [WHERE]
+push() { bounded "$rpma" push "$1" "${2:-$address}" >stdout 2>stderr || die "push $1"; }
 
-# pulled FILE...: a pull gives the bytes of one of these files; sets found to its name.
+# pulled FILE... [WHERE]: a pull gives the bytes of one of these files; sets found to its name.
 pulled() {
-    local file
-    bounded "$rpma" pull "$address" got >stdout 2>stderr || die "pull"
+    local file where=$address
+    case ${*: -1} in *:*) where=${*: -1} ;; esac
+    bounded "$rpma" pull "$where" got >stdout 2>stderr || die "pull"
     for file in "$@"; do
         if cmp -s got "$file"; then
             found=$file

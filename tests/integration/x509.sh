@@ -15,7 +15,7 @@ bounded "$rpma" push --x509 writer content "$address" >stdout 2>stderr || die "p
 bounded "$rpma" pull --x509 reader "$address" got >stdout 2>stderr || die "pull with the reader's certificate"
 cmp got content || die "another content"
 bounded "$rpma" check --x509 reader "$address" >stdout 2>stderr || die "check"
-grep -q '^verdict *rpma serve, of version 3, over TLS' stdout || die "check: $(cat stdout)"
+grep -q '^verdict *rpma serve, of version 4, over TLS' stdout || die "check: $(cat stdout)"
 refused_with 6 'refused: the identity reader may not push (--allow)' "$rpma" push --x509 reader other "$address"
 grep -q 'refused a client from 127.0.0.1 (reader): the identity reader may not push (--allow)' server.err || die "the server says nothing of the reader"
 stop_server

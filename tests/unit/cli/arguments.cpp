@@ -26,6 +26,19 @@ void the_port_has_a_default(void **) {
     assert_string_equal(cli::parse_address("[fe80::1%eth0]")->text().c_str(), "[fe80::1%eth0]:7204");
 }
 
+void a_name_follows_the_address(void **) {
+    const auto both = cli::parse_where("[::1]:7300/a.name");
+    assert_true(both.has_value());
+    assert_string_equal(both->address.text().c_str(), "[::1]:7300");
+    assert_string_equal(both->name.c_str(), "a.name");
+    assert_string_equal(cli::parse_where("host")->name.c_str(), "");
+    for (const char *text : {"host/", "host/..", "host/.a", "host/a/b", "host/a b"}) {
+        assert_fails(cli::parse_where(text), "is no name");
+    }
+    assert_fails(cli::parse_where("http://host/name"), "no URL");
+    assert_fails(cli::parse_where("/name"), "expected ADDRESS");
+}
+
 void the_nearest_word_is_found(void **) {
     const std::vector<std::string> words{"--timeout", "--json", "--wait"};
     assert_string_equal(cli::nearest("--timout", words).c_str(), "--timeout");
@@ -88,10 +101,11 @@ void sizes_are_shown(void **) {
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(the_port_has_a_default), cmocka_unit_test(the_nearest_word_is_found),
-        cmocka_unit_test(addresses_are_parsed),   cmocka_unit_test(bad_addresses_are_refused),
-        cmocka_unit_test(sizes_are_parsed),       cmocka_unit_test(bad_sizes_are_refused),
-        cmocka_unit_test(sizes_are_shown),        cmocka_unit_test(numbers_of_options_are_checked),
+        cmocka_unit_test(the_port_has_a_default),         cmocka_unit_test(a_name_follows_the_address),
+        cmocka_unit_test(the_nearest_word_is_found),      cmocka_unit_test(addresses_are_parsed),
+        cmocka_unit_test(bad_addresses_are_refused),      cmocka_unit_test(sizes_are_parsed),
+        cmocka_unit_test(bad_sizes_are_refused),          cmocka_unit_test(sizes_are_shown),
+        cmocka_unit_test(numbers_of_options_are_checked),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

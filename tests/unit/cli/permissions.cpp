@@ -30,6 +30,8 @@ void each_may_do_what_is_named(void **) {
     assert_true(some.why_not(Mode::MeasureDurable, "a").empty());
     assert_string_equal(some.why_not(Mode::Pull, "a").c_str(), "the identity a may not pull (--allow)");
     assert_true(some.why_not(Mode::Pull, "b").empty());
+    assert_true(some.why_not(Mode::List, "b").empty());
+    assert_false(some.why_not(Mode::List, "a").empty());
     assert_string_equal(some.why_not(Mode::Push, "b").c_str(), "the identity b may not push (--allow)");
     for (const Mode mode : {Mode::Measure, Mode::MeasureDurable}) {
         assert_string_equal(some.why_not(mode, "b").c_str(), "the identity b may not measure (--allow)");

@@ -25,13 +25,17 @@ cli::Offer some_offer() {
 void hello_survives(void **) {
     for (const cli::Mode mode :
          {cli::Mode::Push, cli::Mode::Pull, cli::Mode::Measure, cli::Mode::MeasureDurable}) {
-        const auto bytes = cli::encode_hello({cli::protocol_version, mode, 16, 4096});
+        const auto bytes =
+            cli::encode_hello({cli::protocol_version, mode, 16, 4096, 0x1'0000'0007, "a-name"});
         const cli::Hello hello = cli::decode_hello(bytes).value();
+        const bool pulls = mode == cli::Mode::Pull;
         assert_true(hello.mode == mode && hello.version == cli::protocol_version);
-        assert_int_equal(hello.messages, 16);
-        assert_int_equal(hello.message_bytes, 4096);
+        assert_int_equal(hello.messages, pulls ? 0 : 16);
+        assert_int_equal(hello.message_bytes, pulls ? 0 : 4096);
+        assert_int_equal(hello.sequence, pulls ? 0x1'0000'0007 : 0);
+        assert_string_equal(hello.name.c_str(), "a-name");
         std::vector<std::byte> padded(bytes.begin(), bytes.end());
-        padded.resize(56);
+        padded.resize(64);
         assert_true(cli::decode_hello(padded).value().mode == mode);
     }
     // The server answers another version, whatever its mode. The first version had half of the message.
@@ -41,7 +45,8 @@ void hello_survives(void **) {
 }
 
 void bad_hello_is_refused(void **) {
-    const auto good = cli::encode_hello({cli::protocol_version, cli::Mode::Push});
+    const auto good =
+        cli::encode_hello({.version = cli::protocol_version, .mode = cli::Mode::Push, .name = "n"});
     for (std::size_t size = 0; size < good.size(); ++size) {
         assert_fails(cli::decode_hello(std::span{good}.first(size)), "no rpma client");
     }
@@ -51,7 +56,33 @@ void bad_hello_is_refused(void **) {
         assert_fails(cli::decode_hello(bad), "no rpma client");
     }
     assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{0}})), "mode 0");
-    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{6}})), "mode 6");
+    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{7}})), "mode 7");
+    auto behind = good;
+    behind.back() = std::byte{'x'};
+    assert_fails(cli::decode_hello(behind), "bytes behind the end of a text");
+}
+
+// A name is that of a folder, so nothing else than a plain name comes out of a hello.
+void only_a_name_is_a_name(void **) {
+    const std::string longest(40, 'n');
+    for (const std::string &name : {std::string{"default"}, std::string{"A.b_c-9"}, longest}) {
+        assert_true(cli::is_name(name));
+        const cli::Hello hello{.version = cli::protocol_version, .mode = cli::Mode::Push, .name = name};
+        assert_string_equal(cli::decode_hello(cli::encode_hello(hello))->name.c_str(), name.c_str());
+    }
+    for (const std::string &name :
+         {std::string{}, std::string{"."}, std::string{".."}, std::string{".hidden"}, std::string{"a/b"},
+          std::string{"/"}, std::string{"a b"}, std::string{"\xc3\xa4"}, longest + "n"}) {
+        assert_false(cli::is_name(name));
+    }
+    for (const std::string &name : {std::string{}, std::string{".."}, std::string{"a/b"}}) {
+        for (const cli::Mode mode : {cli::Mode::Push, cli::Mode::Pull}) {
+            const cli::Hello hello{.version = cli::protocol_version, .mode = mode, .name = name};
+            assert_fails(cli::decode_hello(cli::encode_hello(hello)), "a name that is none");
+        }
+    }
+    const cli::Hello all{.version = cli::protocol_version, .mode = cli::Mode::List};
+    assert_true(cli::decode_hello(cli::encode_hello(all)).has_value());
 }
 
 void offer_survives(void **) {
@@ -68,18 +99,17 @@ void offer_survives(void **) {
     assert_int_equal(decoded.checksum, 0xfedc'ba98);
 }
 
-// The texts of the status have fields of their own. An older server sends none behind the pusher.
+// The texts of the status have fields of their own.
 void status_has_texts(void **) {
     cli::Offer offer = some_offer();
     offer.pusher = "192.0.2.1";
     offer.reason = "the pool was deleted";
+    offer.names = 3;
     const auto bytes = cli::encode_offer(offer);
     const auto decoded = cli::decode_offer(bytes).value();
     assert_string_equal(decoded.pusher.c_str(), "192.0.2.1");
     assert_string_equal(decoded.reason.c_str(), "the pool was deleted");
-    const auto older = cli::decode_offer(std::span{bytes}.first(120)).value();
-    assert_string_equal(older.pusher.c_str(), "192.0.2.1");
-    assert_string_equal(older.reason.c_str(), "");
+    assert_int_equal(decoded.names, 3);
     const std::string longest(72, 'x');
     offer.reason = longest + "y";
     assert_string_equal(cli::decode_offer(cli::encode_offer(offer)).value().reason.c_str(), longest.c_str());
@@ -97,33 +127,38 @@ void refusal_says_why(void **) {
     assert_string_equal(said("another push").c_str(), "another push");
     assert_string_equal(said("").c_str(), "");
     assert_string_equal(said("\033[2Ja\tb\377").c_str(), "?[2Ja?b?");
-    const std::string longest(184, 'x');
+    const std::string longest(188, 'x');
     assert_string_equal(said(longest + "y").c_str(), longest.c_str());
 }
 
 void request_survives(void **) {
-    for (const cli::Ask ask : {cli::Ask::Store, cli::Ask::Commit, cli::Ask::Alive}) {
-        const auto bytes = cli::encode_request({ask, 1 << 20, 0xffff'ffff'ff, 0xfedc'ba98});
+    for (const cli::Ask ask :
+         {cli::Ask::Store, cli::Ask::Commit, cli::Ask::Alive, cli::Ask::Grow, cli::Ask::Rollback}) {
+        const auto bytes = cli::encode_request({ask, 1 << 20, 0xffff'ffff'ff, 0xfedc'ba98, "a label"});
         const auto decoded = cli::decode_request(bytes).value();
         assert_true(decoded.ask == ask && decoded.offset == 1 << 20 && decoded.length == 0xffff'ffff'ff);
         assert_int_equal(decoded.checksum, 0xfedc'ba98);
+        assert_string_equal(decoded.label.c_str(), "a label");
         assert_fails(cli::decode_request(std::span{bytes}.first(23)), "a message of 23 bytes");
     }
     assert_fails(cli::decode_request({}), "a message of 0 bytes");
-    for (const auto ask : {cli::Ask{0}, cli::Ask{4}}) {
+    for (const auto ask : {cli::Ask{0}, cli::Ask{6}}) {
         assert_fails(cli::decode_request(cli::encode_request({ask})), "asks for");
     }
 }
 
 void answer_survives(void **) {
-    const auto bytes = cli::encode_answer({cli::Verdict::NotDurable, 28, 0x1'0000'0001});
+    cli::RegionBytes region{};
+    region.back() = std::byte{7};
+    const auto bytes = cli::encode_answer({cli::Verdict::NotDurable, 28, 0x1'0000'0001, region});
     const auto decoded = cli::decode_answer(bytes).value();
     assert_true(decoded.verdict == cli::Verdict::NotDurable);
     assert_int_equal(decoded.error, 28);
     assert_int_equal(decoded.sequence, 0x1'0000'0001);
+    assert_true(decoded.memory_region == region);
     assert_fails(cli::decode_answer(std::span{bytes}.first(15)), "15 bytes");
     assert_fails(cli::decode_answer(cli::AnswerBytes{}), "say 0");
-    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{6}})), "say 6");
+    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{7}})), "say 7");
     assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict::Done, 4096})), "error 4096");
 }
 
@@ -141,7 +176,7 @@ void ending_has_a_text(void **) {
 
 void bad_offer_is_refused(void **) {
     const auto good = cli::encode_offer(some_offer());
-    for (std::size_t size = 0; size < 60; ++size) {
+    for (std::size_t size = 0; size < good.size(); ++size) {
         assert_fails(cli::decode_offer(std::span{good}.first(size)), "no rpma server");
     }
     for (std::size_t bit = 0; bit < 32; ++bit) {
@@ -150,12 +185,12 @@ void bad_offer_is_refused(void **) {
         assert_fails(cli::decode_offer(bad), "no rpma server");
     }
     auto newer = good;
-    newer[4] = std::byte{4};
-    assert_fails(cli::decode_offer(newer), "version 4");
-    // A server of version 1 or 2 says this to the client.
-    for (const std::uint16_t version : {std::uint16_t{1}, std::uint16_t{2}}) {
+    newer[4] = std::byte{5};
+    assert_fails(cli::decode_offer(newer), "version 5");
+    // A server of an older version says this to the client.
+    for (const std::uint16_t version : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}}) {
         const auto older = cli::encode_offer({.version = version, .status = cli::Status::Version});
-        assert_fails(cli::decode_offer(std::span{older}.first(38)), "of rpma's protocol (expected 3)");
+        assert_fails(cli::decode_offer(std::span{older}.first(38)), "of rpma's protocol (expected 4)");
     }
     const auto refuse = [](auto change, std::string_view text) {
         cli::Offer offer = some_offer();
@@ -177,7 +212,7 @@ int main() {
         cmocka_unit_test(offer_survives),       cmocka_unit_test(refusal_says_why),
         cmocka_unit_test(request_survives),     cmocka_unit_test(answer_survives),
         cmocka_unit_test(bad_offer_is_refused), cmocka_unit_test(status_has_texts),
-        cmocka_unit_test(ending_has_a_text),
+        cmocka_unit_test(ending_has_a_text),    cmocka_unit_test(only_a_name_is_a_name),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

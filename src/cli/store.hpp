@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store: a folder of plain files, which the one server that serves it has locked. A content is the file
+// NAME/SEQUENCE. It is written without a name, and gets its name when it is whole and durable; after that
+// nobody writes it again. What is known of a content beside its bytes is in an attribute of its file
+// (cli/note).
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/contents.hpp"
+#include "cli/note.hpp"
+
+namespace cli {
+
+struct StoreOptions {
+    std::uint64_t keep = 3;       // contents of each name
+    std::uint64_t max_bytes = 0;  // of all contents, and of pushes that are under way; 0 is no limit
+};
+
+// The bytes that a store has, and will have.
+struct Space {
+    std::uint64_t max_bytes = 0;
+    std::atomic<std::uint64_t> used{0};  // relaxed: it publishes nothing else
+
+    // Takes as many more bytes, or returns false when there is no room for them.
+    [[nodiscard]] bool take(std::uint64_t bytes);
+    void give_back(std::uint64_t bytes) { used.fetch_sub(bytes, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t left() const;
+};
+
+class Store final : public Contents {
+public:
+    // A content that has its name.
+    struct Entry {
+        Note note;
+        std::uint64_t inode = 0;  // several contents of a name have one when one was committed again
+        std::string damage;       // what was wrong with the file when the store was opened; empty without
+    };
+
+    // Opens the store at `path`, or creates an empty one. Locks it: a second open, in any process, fails
+    // until this one ends. Reads the note of each content, and not its bytes. Fails when the file system has
+    // no files without a name, or no attributes.
+    [[nodiscard]] static Outcome<std::unique_ptr<Store>> open(const std::string &path,
+                                                              const StoreOptions &options);
+    ~Store() override;
+
+    // Makes memory of clients a copy in memory, for a device that can register no page of a file.
+    void serve_copies() { is_copied_ = true; }
+    // Returns whether the files are on storage, and not only in memory.
+    [[nodiscard]] bool is_on_storage() const;
+    [[nodiscard]] bool created() const { return created_; }
+    [[nodiscard]] std::size_t names() const { return names_.size(); }
+    [[nodiscard]] std::uint64_t used() const { return space_->used.load(std::memory_order_relaxed); }
+    // Removes the folder if this open created it, for a server that refuses to start.
+    void discard_created() const;
+
+    [[nodiscard]] std::string text() const override { return "store " + path_; }
+    [[nodiscard]] std::uint64_t capacity() const override;
+    [[nodiscard]] bool is_dax() const override { return is_dax_; }
+    [[nodiscard]] bool is_copied() const override { return is_copied_; }
+    [[nodiscard]] std::span<std::byte> sample() const override { return sample_.bytes(); }
+    [[nodiscard]] Outcome<std::span<std::byte>> measured() override;
+
+    void tell(Offer &offer) const override;
+    [[nodiscard]] std::string why_no_push() const override;
+    [[nodiscard]] bool is_exclusive() const override { return false; }
+    // A push whose file system is full is told so when it asks for room.
+    [[nodiscard]] bool is_without_room() const override { return false; }
+    [[nodiscard]] std::string what_stays(const std::string &name) const override;
+
+    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name, Memory &memory) override;
+    Content committed(const Upload &upload) override;
+    // Each push has a file of its own, so only an error of the device itself concerns the next one.
+    [[nodiscard]] bool is_fatal(int error) const override;
+    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence) override;
+    [[nodiscard]] Outcome<std::string> list(const std::string &name) const override;
+
+private:
+    struct Name {
+        std::map<std::uint64_t, Entry> contents;  // by sequence
+        std::uint64_t last = 0;                   // the highest sequence that was used
+
+        // Returns the bytes of a content that no other content shares with it.
+        [[nodiscard]] std::uint64_t own_bytes(std::uint64_t sequence) const;
+    };
+
+    explicit Store(std::string path) : path_{std::move(path)} {}
+    [[nodiscard]] Outcome<> try_out();
+    [[nodiscard]] Outcome<> read_names();
+    [[nodiscard]] Outcome<> read_name(const std::string &name);
+    [[nodiscard]] std::string fault_of(const std::string &name, std::uint64_t sequence,
+                                       const Entry &entry) const;
+
+    std::string path_;
+    StoreOptions options_;
+    base::Fd folder_;
+    bool created_ = false;
+    bool is_dax_ = false;
+    bool is_copied_ = false;
+    std::map<std::string, Name> names_;
+    std::shared_ptr<Space> space_ = std::make_shared<Space>();
+    base::Fd measured_file_;
+    Mapping sample_;
+    Mapping measured_;  // once a client measures
+};
+
+}  // namespace cli

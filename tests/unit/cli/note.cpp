@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/note: what is written beside a content is read again, and nothing else is taken for it.
+#include "cli/note.hpp"
+
+#include "bytes.hpp"
+
+namespace {
+
+const cli::Note some{0x1'0000'0001, 0xfedc'ba98, "2026-01-01T00:00:00Z",
+                     "192.0.2.1",   "b\"ackup",  "\xffnight"};
+
+void a_note_survives(void **) {
+    const std::string text = cli::encode_note(some);
+    const auto read = cli::decode_note(text);
+    assert_true(read.has_value());
+    assert_true(read->length == some.length && read->checksum == some.checksum && read->time == some.time);
+    assert_true(read->host == some.host && read->identity == some.identity);
+    assert_string_equal(read->label.c_str(), "\xef\xbf\xbdnight");  // what is no UTF-8 is replaced
+    for (std::size_t size = 0; size < text.size(); ++size) {
+        assert_fails(cli::decode_note(std::string_view{text}.substr(0, size)), "damaged note");
+    }
+}
+
+void other_text_is_no_note(void **) {
+    for (const char *text :
+         {"[]", "3", "{}", R"({"bytes":-1,"checksum":"crc32c:1"})",
+          R"({"bytes":1,"checksum":"crc32c:1","time":"","host":"","identity":"","label":3})",
+          R"({"bytes":1,"checksum":"md5:1","time":"","host":"","identity":"","label":""})"}) {
+        assert_fails(cli::decode_note(text), "damaged note");
+    }
+    const std::string_view good =
+        R"({"bytes":1,"checksum":"crc32c:1","time":"","host":"","identity":"","label":")";
+    assert_fails(cli::decode_note(std::string{good} + std::string(cli::longest_note, 'x') + "\"}"),
+                 "damaged note");
+}
+
+void a_list_survives(void **) {
+    const auto read = cli::decode_list(cli::encode_list({{"a", 7, some, ""}, {"b", 1, {}, "was deleted"}}));
+    assert_true(read.has_value());
+    assert_int_equal(read->size(), 2);
+    assert_true(read->at(0).name == "a" && read->at(0).sequence == 7 &&
+                read->at(0).note.length == some.length);
+    assert_string_equal(read->at(1).fault.c_str(), "was deleted");
+    for (const char *text : {"", "3", "[3]", "[{}]", R"([{"name":"a","sequence":"x","fault":""}])"}) {
+        assert_fails(cli::decode_list(text), "list that this rpma does not know");
+    }
+    assert_int_equal(cli::decode_list("[]")->size(), 0);
+}
+
+void a_number_is_a_content(void **) {
+    assert_int_equal(cli::sequence_of("1"), 1);
+    assert_true(cli::sequence_of("18446744073709551615") == UINT64_MAX);
+    for (const char *name : {"", "0", "01", "-1", "+1", "1x", " 1", "x", "18446744073709551616"}) {
+        assert_int_equal(cli::sequence_of(name), 0);
+    }
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {cmocka_unit_test(a_note_survives), cmocka_unit_test(other_text_is_no_note),
+                                cmocka_unit_test(a_list_survives), cmocka_unit_test(a_number_is_a_content)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
