@@ -456,6 +456,11 @@ void Socket::take_link(Link &link) {
     Direction &from = link.directions[1 - side_];
     from.taken = in_.taken.load();
     from.turns_read = in_.turn;
+    // The peer begins where the link before ended. It may take this link later.
+    from.put.fetch_or(in_.taken);
+    from.doorbells = in_.dropped.load();
+    from.turns[in_.turn % Direction::most_turns].doorbells = in_.dropped.load();
+    from.turn = in_.turn;
     out_.rung_for = to.sleeps;
     out_.rings_once = true;
     out_.stays_in_tcp = false;

@@ -79,7 +79,7 @@ serve server python3 server.py "$port"
 carry python3 client.py "$port" >client.out 2>&1 || die "the client got something else: $(tail -n 5 client.out)"
 carried client.out
 ended server
-grep -q ': 8 connections over rsockets' client.out || die "the client counts other connections"
+counts ': 8 connections over rsockets' client.out || die "the client counts other connections"
 for program in sh bash python3; do # cat closes its standard error before
-    grep -q "$program\[.*: 1 connections over rsockets, 0 over TCP" server.out || die "$program counts other connections"
+    counts "$program\[.*: 1 connections over rsockets, 0 over TCP" server.out || die "$program counts other connections"
 done

@@ -44,4 +44,4 @@ wait "$client" || die "the client failed"
 python3 client.py "$port" </dev/null || die "the client failed over TCP"
 stop server TERM
 carried client.out
-grep -q ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"
+counts ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"

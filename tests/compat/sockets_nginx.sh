@@ -51,5 +51,5 @@ done
 ! grep -q 'Socket errors' wrk.out || die "wrk had errors"
 stop server QUIT
 carried curl.out wrk.out close.out reload.out
-grep -Eq 'rpma run --sockets: nginx.* [1-9][0-9]* connections over rsockets' workers.out || die "no worker carried anything"
+counts 'rpma run --sockets: nginx.* [1-9][0-9]* connections over rsockets' workers.out || die "no worker carried anything"
 ! grep -E '\[(emerg|alert|crit)\]' workers.out || die "nginx complains"

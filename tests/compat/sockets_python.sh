@@ -45,7 +45,7 @@ done
 carried curl.out
 fetch || die "curl over TCP got something else"
 stop server TERM
-grep -q ': 3 connections over rsockets, 1 over TCP' server.out || die "the server counts other connections"
+counts ': 3 connections over rsockets, 1 over TCP' server.out || die "the server counts other connections"
 
 port=$(free_port)
 serve children python3 server.py Forking "$port"
@@ -60,9 +60,9 @@ timeout 50 python3 server.py Threading "$port" >plain.out 2>&1 &
 background+=("$!")
 until listening "$port"; do sleep 0.02; done
 carry curl -sS --max-time 20 "http://127.0.0.1:$port/file" 2>tcp.out | cmp - file || die "curl got something else over TCP"
-grep -q ': 0 connections over rsockets, 1 over TCP' tcp.out || die "curl counts other connections"
+counts ': 0 connections over rsockets, 1 over TCP' tcp.out || die "curl counts other connections"
 
 port=$(free_port)
 carry python3 echo.py "$port" >echo.out 2>&1 || die "asyncio failed"
 carried echo.out
-grep -q ': 20 connections over rsockets' echo.out || die "asyncio: not all connections were carried"
+counts ': 20 connections over rsockets' echo.out || die "asyncio: not all connections were carried"
