@@ -166,13 +166,20 @@ SOFTRDMA_LIKE(ibv_qp_to_qp_ex);
 SOFTRDMA_LIKE(ibv_destroy_qp);
 SOFTRDMA_LIKE(ibv_query_qp);
 /*
- * The states up to RTS are the connection manager's: asking for them does nothing, and fails with EOPNOTSUPP
- * when the attributes name a queue pair to connect to. IBV_QPS_ERR disconnects, and flushes what is posted. A
- * queue pair that was connected cannot be reset (EOPNOTSUPP).
+ * A queue pair of type RC or UC that ibv_create_qp made can be connected by number: the program tells the
+ * peer its qp_num and GID, and names the peer's with IBV_QP_AV and IBV_QP_DEST_QPN when it asks for RTR. The
+ * states and the attributes are InfiniBand's then (EINVAL otherwise); ibv_query_qp returns what was set, and
+ * RESET begins anew. RTR and RTS return at once. Requests wait until the peer is ready, and end with
+ * IBV_WC_RETRY_EXC_ERR when it does not answer in time: timeout and retry_cnt say how long, but it is 5
+ * seconds at least. The end of the peer changes no state, until a request fails.
+ *
+ * Otherwise the states up to RTS are the connection manager's: asking for them does nothing, and fails with
+ * EOPNOTSUPP when an id's own queue pair is to be connected by number. IBV_QPS_ERR disconnects, and flushes
+ * what is posted. A queue pair that an id has connected cannot be reset (EOPNOTSUPP).
  *
  * IBV_QP_ACCESS_FLAGS says which of IBV_ACCESS_REMOTE_WRITE, _READ and _ATOMIC the peer may ask for. The peer
  * may ask for all of them until the program says otherwise, and softrdma_rdma_init_qp_attr gives all of them.
- * ATOMIC WRITE counts as a write; the region alone allows a flush. Other attributes mean nothing on iWARP.
+ * ATOMIC WRITE counts as a write; the region alone allows a flush.
  */
 SOFTRDMA_LIKE(ibv_modify_qp);
 

@@ -27,6 +27,9 @@ constexpr char rxe_local_error[] =
     "rxe says of any bad local key only that the queue pair failed, and flushes "
     "what was posted before it";
 
+constexpr char untold[] = "no event tells of the end";
+constexpr char disconnects[] = "it disconnects an id";  // by number there is none
+
 struct Difference {
     std::string_view device;  // the beginning of its name
     std::string_view test;
@@ -78,6 +81,22 @@ constexpr Difference differences[] = {
     {"siw", "messages_of_no_bytes_need_no_key", "siw refuses a read without an element"},
     {"siw", "posts_behind_the_end_are_flushed", "siw refuses what is posted behind the end"},
     {"siw", "objects_in_use_are_not_destroyed", "its driver has unmapped the queue that the kernel keeps"},
+
+    {"by number", "a_disconnect_flushes_what_is_open", disconnects},
+    {"by number", "a_disconnect_amid_large_requests", disconnects},
+    {"by number", "posts_behind_the_end_are_flushed", disconnects},
+    {"by number", "the_receiver_disconnects_while_stalled", disconnects},
+    {"by number", "the_sender_disconnects_while_the_receiver_is_stalled", disconnects},
+    {"by number", "only_solicited_ones", disconnects},
+    {"by number", "a_signal_interrupts_the_wait", disconnects},
+    {"by number", "events_stay_with_the_parent", disconnects},
+    {"by number", "shared_receives_stay_with_the_parent", disconnects},
+    {"by number", "after_the_end_they_are_flushed", disconnects},
+    {"by number", "a_disconnect_amid_posts_and_polls", disconnects},
+    {"by number", "states_are_asked_for_while_it_ends", disconnects},
+
+    {"by number", "a_write_that_is_not_allowed_with_nothing_behind_it", untold},
+    {"by number", "an_overrun_of_the_receive_side_ends_the_connection", untold},
 
     {"rxe", "a_child_exits", shared_with_child},
     {"rxe", "a_child_destroys_what_it_inherited", shared_with_child},

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "suite.hpp"
 
@@ -30,6 +31,9 @@ CmEvent next_event(rdma_event_channel *events) {
 }
 
 CmEvent expect_event(rdma_event_channel *events, rdma_cm_event_type type) {
+    if (subject.by_number && type == RDMA_CM_EVENT_DISCONNECTED) {
+        return {};  // nobody is told
+    }
     CmEvent seen = next_event(events);
     if (seen.type != type) {
         std::fprintf(stderr, "expected %s, got %s (status %d)\n", provider().cm.event_str(type),
@@ -119,6 +123,81 @@ void End::take(rdma_cm_id *requested) {
     create_objects();
 }
 
+std::uint8_t gid_index(ibv_context *context) {
+    const sockaddr_storage here = subject_address(0);
+    const bool is_v6 = here.ss_family == AF_INET6;
+    const void *const bytes =
+        is_v6 ? static_cast<const void *>(&reinterpret_cast<const sockaddr_in6 &>(here).sin6_addr)
+              : &reinterpret_cast<const sockaddr_in &>(here).sin_addr;
+    const std::size_t size = is_v6 ? sizeof(in6_addr) : sizeof(in_addr);
+    ibv_gid gid;
+    for (std::uint8_t index = 0; softrdma_ibv_query_gid(context, 1, index, &gid) == 0; ++index) {
+        if (std::memcmp(gid.raw + sizeof(gid.raw) - size, bytes, size) == 0) {
+            return index;
+        }
+    }
+    fail_msg("no GID is %s", subject.address.c_str());
+    return 0;
+}
+
+int enter_init(ibv_qp *qp) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = 1;
+    attributes.qp_access_flags = full_access | IBV_ACCESS_REMOTE_ATOMIC;
+    return softrdma_ibv_modify_qp(qp, &attributes,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int enter_rtr(ibv_qp *qp, std::uint32_t peer, std::uint8_t depth) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_1024;
+    attributes.dest_qp_num = peer;
+    attributes.rq_psn = 7;
+    attributes.max_dest_rd_atomic = depth;
+    attributes.min_rnr_timer = 12;
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.port_num = 1;
+    attributes.ah_attr.grh.sgid_index = gid_index(qp->context);
+    attributes.ah_attr.grh.hop_limit = 1;
+    assert_int_equal(softrdma_ibv_query_gid(qp->context, 1, attributes.ah_attr.grh.sgid_index,
+                                            &attributes.ah_attr.grh.dgid),
+                     0);
+    const int reliable = qp->qp_type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+    return softrdma_ibv_modify_qp(
+        qp, &attributes,
+        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable);
+}
+
+int enter_rts(ibv_qp *qp, std::uint8_t depth) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.sq_psn = 7;
+    attributes.timeout = 14;
+    attributes.retry_cnt = attributes.rnr_retry = 7;
+    attributes.max_rd_atomic = depth;
+    const int reliable = qp->qp_type == IBV_QPT_RC
+                             ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+                             : 0;
+    return softrdma_ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN | reliable);
+}
+
+void End::prepare() {
+    events = provider().cm.create_event_channel();
+    assert_non_null(events);
+    assert_int_equal(provider().cm.create_id(events, &id, this, RDMA_PS_TCP), 0);
+    auto here = subject_address(0);
+    assert_int_equal(provider().cm.bind_addr(id, reinterpret_cast<sockaddr *>(&here)), 0);
+    create_objects();
+}
+
+void End::connect_to(std::uint32_t number) {
+    assert_int_equal(enter_init(id->qp), 0);
+    assert_int_equal(enter_rtr(id->qp, number, sizes.depth), 0);
+    assert_int_equal(enter_rts(id->qp, sizes.depth), 0);
+}
+
 void End::accept(const std::string &private_data) {
     auto parameters = connection_parameters(private_data, sizes.depth);
     assert_int_equal(provider().cm.accept(id, &parameters), 0);
@@ -197,6 +276,12 @@ void End::create_queue_pair() {
         attributes.send_ops_flags = sizes.send_operations;
     }
     attributes.pd = pd;
+    if (subject.by_number) {
+        attributes.qp_type = sizes.type;
+        id->qp = softrdma_ibv_create_qp_ex(id->verbs, &attributes);
+        assert_non_null(id->qp);
+        return;
+    }
     assert_int_equal(provider().cm.create_qp_ex(id, &attributes), 0);
 }
 
@@ -209,6 +294,9 @@ ibv_mr *End::register_memory(void *address, std::size_t length, int access) {
 }
 
 void End::destroy_queue_pair() {
+    if (id != nullptr && id->qp != nullptr && subject.by_number) {
+        assert_int_equal(softrdma_ibv_destroy_qp(std::exchange(id->qp, nullptr)), 0);
+    }
     if (id != nullptr && id->qp != nullptr) {
         provider().cm.destroy_qp(id);
     }
@@ -273,6 +361,9 @@ void Listener::destroy() {
 }
 
 void Ends::request(const std::string &client_data) {
+    if (subject.by_number) {
+        skip();  // the test is about rdma_cm
+    }
     client.resolve(listener.port);
     client.request(client_data);
 }
@@ -293,6 +384,18 @@ void Ends::expect_established() {
 }
 
 void Ends::connect(const std::string &client_data, const std::string &server_data) {
+    if (subject.by_number) {
+        client.prepare();
+        server.prepare();
+        client.connect_to(server.id->qp->qp_num);
+        server.connect_to(client.id->qp->qp_num);
+        for (const End *const end : {&client, &server}) {
+            while (softrdma_link(end->id->qp) == nullptr) {
+                std::this_thread::yield();
+            }
+        }
+        return;
+    }
     request(client_data);
     take_request();
     accept(server_data);
@@ -300,6 +403,9 @@ void Ends::connect(const std::string &client_data, const std::string &server_dat
 }
 
 void Ends::expect_disconnected() {
+    if (subject.by_number) {
+        return;  // nobody is told
+    }
     if (!client.is_iwarp()) {
         // Only programs end InfiniBand's connections; errors do not.
         (void)provider().cm.disconnect(client.id);
@@ -311,6 +417,13 @@ void Ends::expect_disconnected() {
     End &other = channels[0].revents != 0 ? server : client;
     expect_event(told.events, RDMA_CM_EVENT_DISCONNECTED);
     expect_event(other.events, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+void Ends::disconnect() {
+    if (!subject.by_number) {
+        assert_int_equal(provider().cm.disconnect(client.id), 0);
+    }
+    expect_disconnected();
 }
 
 Ends &connected(const Sizes &sizes) {

@@ -29,6 +29,7 @@ struct Sizes {
     std::uint8_t depth = 16;  // reads and flushes at once
     bool separate_cqs = false;
     bool signal_all = false;
+    ibv_qp_type type = IBV_QPT_RC;      // of ends that are connected by number
     bool extended_cq = false;           // the completion queue is an ibv_cq_ex
     std::uint64_t send_operations = 0;  // IBV_QP_EX_WITH_ bits: requests are prepared one by one
     std::size_t memory_bytes = 1 << 20;
@@ -66,6 +67,11 @@ public:
     void take(rdma_cm_id *requested);
     void accept(const std::string &private_data = {});
     void create_objects();
+    // Makes an id at the subject's address with its objects, for an end that is connected by number.
+    void prepare();
+    // Brings the queue pair to RTS. It is connected to the queue pair with that number at the subject's
+    // address.
+    void connect_to(std::uint32_t number);
 
     // Destroys the parts that are left, in the right order.
     void destroy_queue_pair();
@@ -127,6 +133,14 @@ public:
     std::uint16_t port = 0;
 };
 
+// These bring a queue pair that is connected by number to a state, with a peer at the subject's address, and
+// return what verbs returns.
+int enter_init(ibv_qp *qp);
+int enter_rtr(ibv_qp *qp, std::uint32_t peer, std::uint8_t depth = 16);
+int enter_rts(ibv_qp *qp, std::uint8_t depth = 16);
+// Returns the index of the subject's address among the GIDs of a device.
+std::uint8_t gid_index(ibv_context *context);
+
 // Both ends are in this process.
 class Ends {
 public:
@@ -139,8 +153,10 @@ public:
     void take_request();
     void accept(const std::string &server_data = {});
     void expect_established();
-    // Asserts that both ends see the end of the connection.
+    // Asserts that both ends see the end of the connection. By number there is no event to see.
     void expect_disconnected();
+    // Ends the connection at the client, and asserts the same.
+    void disconnect();
 
     Listener listener;
     End client;

@@ -22,6 +22,7 @@ struct Subject {
     std::string address;
     std::string program;  // this program, to start another process of it
     bool is_soft = false;
+    bool by_number = false;  // the ends are connected by the numbers of their queue pairs
 };
 extern Subject subject;
 

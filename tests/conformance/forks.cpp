@@ -51,8 +51,7 @@ void expect_undisturbed(Ends &ends) {
         assert_true(holds(ends.server, 0, 4096, round));
         settle(ends.server, ends.client);
     }
-    assert_int_equal(provider().cm.disconnect(ends.client.id), 0);
-    ends.expect_disconnected();
+    ends.disconnect();
 }
 
 void a_child_exits(void **) {
@@ -218,8 +217,7 @@ void a_child_uses_the_device_anew(void **) {
             ends.server.destroy();
             ends.listener.destroy();
             settle(own.client, own.server);
-            assert_int_equal(provider().cm.disconnect(own.client.id), 0);
-            own.expect_disconnected();
+            own.disconnect();
         }
         leave();
     });

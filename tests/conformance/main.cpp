@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance PROVIDER ADDRESS [timeouts]: runs the verbs suite over one device. The exit code
-// is 77 when there is no such device. A program that is called with "peer" as its first argument
-// is the other process of a test.
+// conformance PROVIDER ADDRESS [timeouts|numbers]: runs the verbs suite over one device. With `numbers` the
+// ends are connected by the numbers of their queue pairs, and not by rdma_cm. The exit code is 77 when there
+// is no such device. A program that is called with "peer" as its first argument is the other process of a
+// test.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,15 +45,21 @@ std::string device_name() {
 std::vector<CMUnitTest> suite() {
     using namespace conformance;
     std::vector<CMUnitTest> all;
-    for (const auto group :
-         {operation_tests(),      scatter_tests(),      order_tests(),       immediate_tests(),
-          shared_receive_tests(), queue_tests(),        refusal_tests(),     local_error_tests(),
-          remote_error_tests(),   unexpected_tests(),   channel_tests(),     waiting_tests(),
-          connection_tests(),     id_tests(),           synchronous_tests(), listener_tests(),
-          sleeping_tests(),       process_tests(),      fork_tests(),        memory_tests(),
-          atomic_tests(),         invalidation_tests(), rights_tests(),      extended_tests(),
-          state_tests(),          stress_tests()}) {
-        all.insert(all.end(), group.begin(), group.end());
+    const auto add = [&all](std::initializer_list<std::span<const CMUnitTest>> groups) {
+        for (const auto group : groups) {
+            all.insert(all.end(), group.begin(), group.end());
+        }
+    };
+    add({operation_tests(),      scatter_tests(),      order_tests(),   immediate_tests(),
+         shared_receive_tests(), queue_tests(),        refusal_tests(), local_error_tests(),
+         remote_error_tests(),   unexpected_tests(),   channel_tests(), waiting_tests(),
+         sleeping_tests(),       process_tests(),      fork_tests(),    memory_tests(),
+         atomic_tests(),         invalidation_tests(), rights_tests(),  extended_tests(),
+         stress_tests()});
+    if (subject.by_number) {
+        add({by_number_tests()});
+    } else {  // the connection manager
+        add({connection_tests(), id_tests(), synchronous_tests(), listener_tests(), state_tests()});
     }
     return all;
 }
@@ -69,8 +78,9 @@ const char *name_of_two(std::vector<CMUnitTest> tests) {
 int main(int argc, char **argv) {
     const bool is_peer = argc == 4 && std::strcmp(argv[1], "peer") == 0;
     const bool only_timeouts = argc == 4 && std::strcmp(argv[3], "timeouts") == 0;
-    if (argc != 3 && !is_peer && !only_timeouts) {
-        std::fprintf(stderr, "usage: %s soft|kernel ADDRESS [timeouts]\n", argv[0]);
+    subject.by_number = argc == 4 && std::strcmp(argv[3], "numbers") == 0;
+    if (argc != 3 && !is_peer && !only_timeouts && !subject.by_number) {
+        std::fprintf(stderr, "usage: %s soft|kernel ADDRESS [timeouts|numbers]\n", argv[0]);
         return 2;
     }
     const char *const *const device = is_peer ? argv + 2 : argv + 1;
@@ -82,7 +92,7 @@ int main(int argc, char **argv) {
     if (is_peer) {
         return conformance::run_as_peer();
     }
-    const std::string name = device_name();
+    const std::string name = subject.by_number ? "by number" : device_name();
     if (name.empty()) {
         std::fprintf(stderr, "SKIPPED: no %s device serves %s\n", device[0], device[1]);
         return skipped;

@@ -8,6 +8,8 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "soft/api/made.hpp"
+#include "soft/cm/by_number.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/datagram/queue_pair.hpp"
 #include "soft/ground/environment.hpp"
@@ -23,17 +25,51 @@ constexpr std::uint64_t reliable_operations =
     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
+constexpr std::uint64_t unreliable_operations = IBV_QP_EX_WITH_RDMA_WRITE |
+                                                IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+                                                IBV_QP_EX_WITH_SEND_WITH_IMM;
+
 constexpr std::uint64_t datagram_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 
 // Returns the IBV_QP_EX_WITH_ bits that a program may ask for with a type of queue pair.
 std::uint64_t operations_of(ibv_qp_type type) {
-    return type == IBV_QPT_RC ? reliable_operations : type == IBV_QPT_UD ? datagram_operations : 0;
+    switch (type) {
+        case IBV_QPT_RC:
+            return reliable_operations;
+        case IBV_QPT_UC:
+            return unreliable_operations;
+        case IBV_QPT_UD:
+            return datagram_operations;
+        default:
+            return 0;
+    }
 }
 
-base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes) {
+base::Result<QueuePair *> create_connected(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who) {
+    if (who == ConnectedBy::ItsId) {
+        return QueuePair::create(domain, attributes);
+    }
+    auto number = QueuePairNumber::take();
+    if (!number) {
+        return std::unexpected{number.error()};
+    }
+    const auto made = QueuePair::create(domain, attributes, number->value());
+    if (made) {
+        try {
+            (*made)->connect_by(std::make_unique<ByNumber>(**made, *std::move(number)));
+        } catch (const std::bad_alloc &) {
+            AnyQueuePair::destroy(*made);
+            throw;
+        }
+    }
+    return made;
+}
+
+base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who) {
     switch (attributes.qp_type) {
         case IBV_QPT_RC:
-            return QueuePair::create(domain, attributes);
+        case IBV_QPT_UC:
+            return create_connected(domain, attributes, who);
         case IBV_QPT_UD:
             if (tls_is_required()) {
                 BASE_LOG(Error,
@@ -42,7 +78,7 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
             }
             return DatagramQueuePair::create(domain, attributes);
         default:
-            BASE_LOG(Error, "this device has queue pairs of type RC and UD; type %d was asked for",
+            BASE_LOG(Error, "this device has queue pairs of type RC, UC and UD; type %d was asked for",
                      attributes.qp_type);
             return base::failure(EOPNOTSUPP);
     }
@@ -51,7 +87,7 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
 }  // namespace
 
 base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
-                                               std::uint64_t send_operations) {
+                                               std::uint64_t send_operations, ConnectedBy who) {
     if (const std::uint64_t lacking = send_operations & ~operations_of(attributes.qp_type)) {
         BASE_LOG(Error, "queue pair of type %d: send operations 0x%llx are not there", attributes.qp_type,
                  static_cast<unsigned long long>(lacking));
@@ -62,7 +98,7 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
         attributes.cap.max_inline_data =
             std::max(attributes.cap.max_inline_data, static_cast<std::uint32_t>(wire::atomic_write_bytes));
     }
-    const auto made = create(domain, attributes);
+    const auto made = create(domain, attributes, who);
     if (made && send_operations != 0) {
         try {
             (*made)->prepare_requests_by(std::make_unique<WorkRequests>(**made, attributes.cap));
@@ -88,6 +124,22 @@ base::Result<std::uint64_t> send_operations_of(const ibv_qp_init_attr_ex &attrib
         return base::failure(EOPNOTSUPP);
     }
     return has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ? attributes.send_ops_flags : 0;
+}
+
+ibv_qp *create_queue_pair(ibv_context &context, ibv_qp_init_attr_ex &attributes, ConnectedBy who) {
+    const auto operations = send_operations_of(attributes);
+    if (!operations) {
+        return failed<ibv_qp>(operations.error().number);
+    }
+    if (attributes.pd == nullptr || attributes.pd->context != &context) {
+        return failed<ibv_qp>(EINVAL);
+    }
+    // The members up to sq_sig_all are those of ibv_qp_init_attr.
+    return made([&]() -> ibv_qp * {
+        auto *const queue_pair = value_of(create_queue_pair(
+            *attributes.pd, reinterpret_cast<ibv_qp_init_attr &>(attributes), *operations, who));
+        return queue_pair != nullptr ? &queue_pair->qp_base : nullptr;
+    });
 }
 
 }  // namespace soft

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "soft/api/create_queue_pair.hpp"
 #include "soft/api/made.hpp"
 #include "soft/cm/cm.hpp"
 #include "softrdma.h"
@@ -123,8 +124,9 @@ int softrdma_rdma_create_qp_ex(rdma_cm_id *id, ibv_qp_init_attr_ex *attributes) 
     // The members up to sq_sig_all are those of ibv_qp_init_attr.
     ibv_qp_init_attr given;
     std::memcpy(&given, attributes, sizeof(given));
-    ibv_qp *const qp =
-        complete(*id, *attributes) ? softrdma_ibv_create_qp_ex(id->verbs, attributes) : nullptr;
+    ibv_qp *const qp = complete(*id, *attributes)
+                           ? soft::create_queue_pair(*id->verbs, *attributes, soft::ConnectedBy::ItsId)
+                           : nullptr;
     if (qp == nullptr) {
         return undone([&] {
             std::memcpy(attributes, &given, sizeof(given));

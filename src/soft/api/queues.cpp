@@ -24,13 +24,6 @@ using soft::made;
 using soft::SharedReceiveQueue;
 using soft::value_of;
 
-ibv_qp *created(ibv_pd &domain, ibv_qp_init_attr &attributes, std::uint64_t send_operations) {
-    return made([&]() -> ibv_qp * {
-        auto *const queue_pair = value_of(soft::create_queue_pair(domain, attributes, send_operations));
-        return queue_pair != nullptr ? &queue_pair->qp_base : nullptr;
-    });
-}
-
 }  // namespace
 
 // ---- completion ----
@@ -130,18 +123,15 @@ void softrdma_ibv_ack_cq_events(ibv_cq *cq, unsigned nevents) {
 // ---- queue pairs ----
 
 ibv_qp *softrdma_ibv_create_qp(ibv_pd *pd, ibv_qp_init_attr *attributes) {
-    return created(*pd, *attributes, 0);
+    return made([&]() -> ibv_qp * {
+        auto *const queue_pair =
+            value_of(soft::create_queue_pair(*pd, *attributes, 0, soft::ConnectedBy::Program));
+        return queue_pair != nullptr ? &queue_pair->qp_base : nullptr;
+    });
 }
 
 ibv_qp *softrdma_ibv_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attributes) {
-    const auto operations = soft::send_operations_of(*attributes);
-    if (!operations) {
-        return failed<ibv_qp>(operations.error().number);
-    }
-    if (attributes->pd == nullptr || attributes->pd->context != context) {
-        return failed<ibv_qp>(EINVAL);
-    }
-    return created(*attributes->pd, reinterpret_cast<ibv_qp_init_attr &>(*attributes), *operations);
+    return soft::create_queue_pair(*context, *attributes, soft::ConnectedBy::Program);
 }
 
 ibv_qp_ex *softrdma_ibv_qp_to_qp_ex(ibv_qp *qp) {
@@ -159,7 +149,7 @@ int softrdma_ibv_query_qp(ibv_qp *qp, ibv_qp_attr *attributes, int, ibv_qp_init_
 }
 
 int softrdma_ibv_modify_qp(ibv_qp *qp, ibv_qp_attr *attributes, int mask) {
-    return AnyQueuePair::of(qp)->modify(*attributes, mask);
+    return error_of([&] { return AnyQueuePair::of(qp)->modify(*attributes, mask); });
 }
 
 unsigned softrdma_peer_operations(const ibv_qp *qp) {

@@ -102,7 +102,8 @@ void Handshake::give_way() {
 }
 
 void Handshake::fail(int error, const char *text) {
-    BASE_LOG_PEER(Warning, "no connection with %s: %s", tcp::text_of(peer_).c_str(), text);
+    BASE_LOG_PEER_AT(static_cast<int>(owner_.level_of_failure(error)), "no connection with %s: %s",
+                     tcp::text_of(peer_).c_str(), text);
     owner_.handshake_failed(*this, error);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/log.hpp"
 #include "soft/cm/tls_start.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
@@ -28,6 +29,10 @@ public:
     // Is called when the initiator's link can take the request, and does not destroy the handshake. Returns
     // whether the request offers to continue through memory.
     [[nodiscard]] virtual bool offers_memory(Handshake &) { return false; }
+    // Returns how the log tells of a start-up that fails with this errno value.
+    [[nodiscard]] virtual base::LogLevel level_of_failure(int /*error*/) const {
+        return base::LogLevel::Warning;
+    }
     virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
     // `error` is the reason why there will be no connection, an errno value.
     virtual void handshake_failed(Handshake &handshake, int error) = 0;

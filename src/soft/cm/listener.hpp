@@ -32,6 +32,10 @@ public:
     class Owner {
     public:
         virtual void request_arrived(Handshake &handshake, const wire::MpaFrame &request) = 0;
+        // As HandshakeOwner's.
+        [[nodiscard]] virtual base::LogLevel level_of_failure(int /*error*/) const {
+            return base::LogLevel::Warning;
+        }
 
     protected:
         ~Owner() = default;
@@ -52,6 +56,9 @@ public:
 
     void progress() override;
     void expire() override;
+    [[nodiscard]] base::LogLevel level_of_failure(int error) const override {
+        return owner_.level_of_failure(error);
+    }
     void handshake_done(Handshake &handshake, const wire::MpaFrame &request) override;
     void handshake_failed(Handshake &handshake, int error) override;
 

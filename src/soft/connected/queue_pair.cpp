@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/queue_pair: the life of a queue pair up to the end of its connection, and the functions that
-// verbs calls.
+// soft/connected/queue_pair: the life of a queue pair up to the end of its connection, and posting.
 #include "soft/connected/queue_pair.hpp"
 
 #include <cerrno>
@@ -17,13 +16,14 @@ namespace soft {
 
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
-base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes) {
+base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes, std::uint32_t number) {
     const auto cap = granted_sizes(attributes);
     if (!cap) {
         return std::unexpected{cap.error()};
     }
     attributes.cap = *cap;
-    auto *const made = new QueuePair{pd, attributes, CompletionQueue::of(attributes.send_cq)->group()};
+    auto *const made =
+        new QueuePair{pd, attributes, number, CompletionQueue::of(attributes.send_cq)->group()};
     if (Faults::active() != nullptr && made->sender_.faults_timer() < 0) {
         destroy(made);
         return base::failure(EMFILE);
@@ -31,8 +31,9 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
     return made;
 }
 
-QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group)
-    : AnyQueuePair{domain, attributes},
+QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
+                     std::shared_ptr<Group> group)
+    : AnyQueuePair{domain, attributes, number},
       group_{std::move(group)},
       direct_flush_{[](void *queue_pair) {
                         auto &self = *static_cast<QueuePair *>(queue_pair);
@@ -71,14 +72,16 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::sh
     }
 }
 
-void QueuePair::leave() {
+// Ends the connection at once, and waits for the workers that make bytes durable. The queue pair is used
+// again only by reset().
+void QueuePair::take_down(bool going) {
     std::unique_ptr<Link> link;
     UnreadShare unread_share;
     while (true) {
         const unsigned returned = persists_returned.load(std::memory_order_acquire);
         {
             const base::Lock lock{group_->mutex()};
-            going_ = true;
+            going_ = going;
             if (link_) {
                 link = take_link();
                 unread_share = std::move(unread_share_);
@@ -105,6 +108,13 @@ void QueuePair::leave() {
     if (inbox_.shared() != nullptr) {
         async_events_of(*qp_base.context).forget(&qp_base);
     }
+}
+
+void QueuePair::leave() {
+    if (connector_ != nullptr) {
+        connector_->stop();
+    }
+    take_down(true);
     forget_completions();
     if (receive_queue_cq_.group() != group_) {
         receive_queue_cq_.stop_serving(group_);
@@ -118,65 +128,23 @@ QueuePair::~QueuePair() {
     }
 }
 
-void QueuePair::query_state(ibv_qp_attr &attributes) const {
-    const auto [state, parameters] = sender_.query();
-    attributes.qp_state = attributes.cur_qp_state = state;
-    attributes.qp_access_flags = access_.granted();
-    attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters.ord);
-    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters.ird);
-}
-
-int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
-    const int error = (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : 0;
-    if (error == 0 && (mask & IBV_QP_ACCESS_FLAGS) != 0) {
-        access_.grant(attributes.qp_access_flags);
+[[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
+    const int error = sender_.post(request, bad, when_bad == ChainPart::Nothing);
+    if (sender_.has_no_link()) [[unlikely]] {
+        requests_wait();
     }
     return error;
-}
-
-// The connection manager changes a queue pair's states up to RTS. Programs of rdma_cm ask for these states
-// too; the paths and packet numbers that they give have no meaning on this wire.
-int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
-    switch (attributes.qp_state) {
-        case IBV_QPS_RESET:
-        case IBV_QPS_INIT:
-            if (idle()) {
-                return 0;
-            }
-            BASE_LOG(Error, "queue pair %u was connected: it does not become one that can be again",
-                     qp_base.qp_num);
-            return EOPNOTSUPP;
-        case IBV_QPS_RTR:
-        case IBV_QPS_RTS:
-            if (idle() && (mask & IBV_QP_DEST_QPN) != 0) {
-                BASE_LOG(Error,
-                         "queue pair %u: this device connects with rdma_connect and rdma_accept, not with "
-                         "ibv_modify_qp",
-                         qp_base.qp_num);
-                return EOPNOTSUPP;
-            }
-            return sender_.query().state == IBV_QPS_ERR ? EINVAL : 0;
-        case IBV_QPS_ERR:
-            give_up();
-            return 0;
-        default:
-            return EOPNOTSUPP;
-    }
-}
-
-[[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
-    return sender_.post(request, bad, when_bad == ChainPart::Nothing);
 }
 
 [[gnu::hot]] int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     bool starved = false;
     const int error = inbox_.post(request, bad, starved);
     const Phase phase = phase_.load(std::memory_order_acquire);
-    if (starved || (phase != Phase::Connected && phase != Phase::Idle)) {
+    if (starved || phase > Phase::Lost) {
         const base::Lock lock{group_->mutex()};
         if (connected()) {
             go_on_or_end(receiver_.receives_posted());
-        } else if (!idle()) {
+        } else if (phase_.load(std::memory_order_relaxed) > Phase::Lost) {
             inbox_.flush();
         }
     }
@@ -196,11 +164,14 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     // The group's lock is released last, because a thread that waits for it may then destroy this queue pair.
     const auto keeps_group = group_;
     const base::Lock lock{group_->mutex()};
+    const bool given_up = phase_.load(std::memory_order_relaxed) != Phase::Idle;
+    if (owner == nullptr && (going_ || given_up)) {
+        return;
+    }
     if (going_) {
         owner->connection_ended();  // the thread that destroys it only waits until every Hold is gone
         return;
     }
-    const bool given_up = !idle();
     begin_connection(std::move(link), peer, parameters, owner);
     // The responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). When that FPDU
     // is promised, ESTABLISHED waits for it too, within a time limit. An initiator that promised none may be
@@ -238,6 +209,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
         access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
                       pieces.process);
     }
+    inbox_.begin();
     receiver_.begin(*link_, parameters);
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);
     // This comes before the program is told, so that a program which connects again has already sent its

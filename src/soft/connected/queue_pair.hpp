@@ -12,7 +12,10 @@
 // taken after it, guards sending.
 //
 //     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
+//       │                   └──lose_link()──► Lost ──a request──────────────►│
 //       └──give_up()────────────────────────────────────────────────────────►┘
+// Lost, and the way back from any phase to Idle (reset()), are for queue pairs that a program connects by
+// number (Connector): their states are what the program has set, and the end of a link alone changes none.
 // A queue pair that was given up while the connection manager was connecting it gets its link all the same:
 // start() ends that connection at once, which tells the peer.
 #pragma once
@@ -24,8 +27,10 @@
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "soft/connected/connector.hpp"
 #include "soft/connected/ending.hpp"
 #include "soft/connected/owner.hpp"
+#include "soft/connected/set_attributes.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/ground/unread_share.hpp"
 #include "soft/link/link.hpp"
@@ -43,7 +48,14 @@ namespace soft {
 
 class QueuePair final : public AnyQueuePair, public Source, public TakesReceives, public ReceiverOwner {
 public:
-    [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes);
+    // `number` is as in AnyQueuePair's constructor.
+    [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes,
+                                                          std::uint32_t number = 0);
+    // Lets the program connect it by number. It is called before show_number().
+    void connect_by(std::unique_ptr<Connector> connector) {
+        connector_ = std::move(connector);
+        qp_base.state = IBV_QPS_RESET;
+    }
     ~QueuePair() override;
 
     // ---- AnyQueuePair ----
@@ -56,8 +68,13 @@ public:
     [[nodiscard]] const std::shared_ptr<Group> &group() const override { return group_; }
 
     // ---- connection manager ----
-    [[nodiscard]] bool idle() const { return phase_.load(std::memory_order_acquire) == Phase::Idle; }
-    // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun.
+    // Returns whether an id can connect it.
+    [[nodiscard]] bool idle() const {
+        return phase_.load(std::memory_order_acquire) == Phase::Idle &&
+               !by_number_.load(std::memory_order_relaxed);
+    }
+    // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun. Without an
+    // owner, it drops the link when it does not want one any more.
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // Takes the initiator's first FPDU, if it has come, without waiting for the thread that serves this queue
@@ -71,13 +88,22 @@ public:
     // Does the same when the operations that are posted now are done.
     [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
 
+    // ---- its connector ----
+    [[nodiscard]] Connector *connector() const { return connector_.get(); }
+    // Returns whether it may get a link by number now.
+    [[nodiscard]] bool wants_link() EXCLUDES(group_->mutex());
+    // Returns whether requests wait for a link. It needs no lock.
+    [[nodiscard]] bool waits_to_send() const { return sender_.waits_for_link(); }
+    // Ends the requests that wait for a link, because nobody has answered.
+    void nobody_answers() EXCLUDES(group_->mutex());
+
     // ---- Source ----
     void progress() override;
     void expire() override;
     [[nodiscard]] Link *link_to_rest() override;
 
 private:
-    enum class Phase : std::uint8_t { Idle, Connected, Draining, Ended };
+    enum class Phase : std::uint8_t { Idle, Connected, Lost, Draining, Ended };
 
     // Makes the queue pair look at a full link again when the link gives its peer up. It has a deadline, and
     // no socket.
@@ -91,7 +117,8 @@ private:
         QueuePair &queue_pair_;
     };
 
-    QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::shared_ptr<Group> group);
+    QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
+              std::shared_ptr<Group> group);
 
     void leave() override;
     int post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) override;
@@ -103,7 +130,17 @@ private:
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;
     }
-    [[nodiscard]] int enter_state(const ibv_qp_attr &attributes, int mask);
+    [[nodiscard]] bool is_reliable() const { return qp_base.qp_type == IBV_QPT_RC; }
+    void take_down(bool going) EXCLUDES(group_->mutex());
+
+    // queue_pair_states.cpp
+    [[nodiscard]] int enter_state(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
+    [[nodiscard]] int enter_first_state(ibv_qp_state state) REQUIRES(changes_);
+    [[nodiscard]] int become_ready_to_receive(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
+    [[nodiscard]] int become_ready_to_send(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
+    void reset() REQUIRES(changes_);
+    void requests_wait();
+    void end_unanswered() REQUIRES(group_->mutex());
     void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                           const ConnectionParameters &parameters, ConnectionOwner *owner)
         REQUIRES(group_->mutex());
@@ -115,6 +152,7 @@ private:
     void end_here() REQUIRES(group_->mutex());
     void end(const Broken &broken) REQUIRES(group_->mutex());
     void end(const Ending &how) REQUIRES(group_->mutex());
+    [[nodiscard]] bool lose_link(const Ending &how) REQUIRES(group_->mutex());
     [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());
     void drain() REQUIRES(group_->mutex());
     void send_last_words() REQUIRES(group_->mutex());
@@ -131,6 +169,11 @@ private:
     static std::atomic<unsigned> persists_returned;
 
     const std::shared_ptr<Group> group_;
+    // It is taken before any group's lock: one thread at a time changes the state.
+    mutable base::Mutex changes_;
+    SetAttributes set_ GUARDED_BY(changes_);
+    std::unique_ptr<Connector> connector_;  // null when only an id can connect it
+    std::atomic<bool> by_number_{false};    // the program connects it by number; changed with changes_
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<int> end_error_{0};
 

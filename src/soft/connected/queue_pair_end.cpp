@@ -10,18 +10,51 @@
 
 namespace soft {
 
+namespace {
+
+// Returns whether only the bytes of the peer have ended, or the network failed.
+bool is_of_link(Broken::By by) {
+    return by == Broken::By::End || by == Broken::By::Link || by == Broken::By::Silence;
+}
+
+}  // namespace
+
 void QueuePair::end(const Broken &broken) {
     if (broken.by == Broken::By::Violation || broken.by == Broken::By::NotDurable) {
         last_words_ = sender_.last_words(broken);
     }
+    Ending how = ending_of(broken, how_peer_closed());
+    bool only_link = is_of_link(broken.by);
     if (broken.by == Broken::By::End) {
         // A thread that sends may have found the cause earlier.
         if (const auto cause = sender_.broken()) {
-            end(ending_of(*cause, EndReason::Closed));
+            how = ending_of(*cause, EndReason::Closed);
+            only_link = is_of_link(cause->by);
+        }
+    }
+    if (only_link && by_number_.load(std::memory_order_relaxed)) {
+        how.oldest = IBV_WC_RETRY_EXC_ERR;
+        if (lose_link(how)) {
             return;
         }
     }
-    end(ending_of(broken, how_peer_closed()));
+    end(how);
+}
+
+// On InfiniBand the end of a peer moves nothing here. Only a request learns of it, because nobody
+// acknowledges it. So the queue pair keeps its state and its receives, unless requests are open.
+bool QueuePair::lose_link(const Ending &how) {
+    if (!sender_.lose_link(!is_reliable())) {
+        return false;
+    }
+    BASE_LOG_PEER(Info, "queue pair 0x%06x has lost its link with %s: %s", qp_base.qp_num,
+                  access_.text().c_str(), how.text);
+    direct_flush_.cancel();
+    receiver_.stop();
+    take_link()->abort();
+    unread_share_ = {};
+    base::set_shared(phase_, Phase::Lost, std::memory_order_release);
+    return true;
 }
 
 EndReason QueuePair::how_peer_closed() const {
@@ -156,11 +189,12 @@ void QueuePair::end_here() {
 // Works as disconnect(). On a queue pair that was never connected it flushes the posted requests.
 void QueuePair::give_up() {
     const base::Lock lock{group_->mutex()};
-    if (!idle()) {
+    if (const Phase phase = phase_.load(std::memory_order_relaxed);
+        phase != Phase::Idle && phase != Phase::Lost) {
         end_here();
         return;
     }
-    sender_.give_up();
+    sender_.give_up(IBV_WC_WR_FLUSH_ERR);
     base::set_shared(phase_, Phase::Ended, std::memory_order_release);
     inbox_.flush();
 }

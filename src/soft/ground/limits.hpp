@@ -93,6 +93,9 @@ struct InForce {
     // The interval at which a device asks for a service.
     std::chrono::milliseconds lookup_interval{500};
 
+    // The least time that the peer of a queue pair by number has to answer, whatever its program has set.
+    std::chrono::milliseconds least_time_to_answer{5'000};
+
     // The number of requests that a listener keeps until the program fetches them. Beyond that the newest of
     // the origin that has most is rejected.
     int max_unfetched_requests = 1024;

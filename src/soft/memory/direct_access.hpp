@@ -67,6 +67,9 @@ public:
     void begin(const Boards &boards, pid_t process) {
         boards_ = boards;
         process_ = process;
+        proven_ = peer_has_to_flush_ = false;
+        thread_ = 0;
+        missed_key_ = missed_changes_ = 0;
     }
     void end() {
         boards_ = {};

@@ -32,6 +32,7 @@ public:
     void begin(const tcp::Address &address) {
         text_ = tcp::text_of(address);
         origin_ = base::origin_of(address);
+        invalidated_ = {};
     }
     // Lets the peer, a process of this host, access itself what it has accessed once (Offers::begin()). Ends
     // with withdraw().

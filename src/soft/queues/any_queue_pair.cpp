@@ -20,7 +20,15 @@ namespace soft {
 namespace {
 
 constexpr std::uint32_t first_number = 2;  // 0 and 1 are special on InfiniBand
-constexpr std::uint32_t last_number = first_datagram_number - 1;
+
+// Returns the next number whose lower bits are no port that a queue pair by number may have
+// (lowest_port_of_number).
+constexpr std::uint32_t after(std::uint32_t number) {
+    const std::uint32_t next = number + 1;
+    const bool is_port = (next & UINT16_MAX) >= lowest_port_of_number;
+    const std::uint32_t free = is_port ? (next | UINT16_MAX) + 1 : next;
+    return free < first_datagram_number ? free : first_number;
+}
 
 constinit base::LastingMutex numbers_lock;  // no other lock is taken with it
 
@@ -50,7 +58,7 @@ std::uint32_t numbered(AnyQueuePair &queue_pair, std::uint32_t given) {
     }
     while (true) {
         const std::uint32_t number = next;
-        next = next == last_number ? first_number : next + 1;
+        next = after(next);
         if (numbers().emplace(number, Numbered{&queue_pair}).second) {
             return number;
         }
@@ -103,7 +111,7 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
     qp_base.recv_cq = attributes.recv_cq;
     qp_base.srq = attributes.srq;
     qp_base.qp_type = attributes.qp_type;
-    qp_base.state = IBV_QPS_INIT;
+    qp_base.state = IBV_QPS_INIT;  // where rdma_create_qp brings it
     pthread_mutex_init(&qp_base.mutex, nullptr);
     pthread_cond_init(&qp_base.cond, nullptr);
     static_cast<ProtectionDomain &>(domain).users.fetch_add(1, std::memory_order_relaxed);

@@ -17,8 +17,10 @@
 namespace soft {
 
 // UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others have lower
-// numbers.
+// numbers. Those that can be connected by number have the TCP port at which their peers find them in the
+// lower 16 bits (cm/by_number.hpp), and the others a number there that is no such port.
 inline constexpr std::uint32_t first_datagram_number = 0x800000;
+inline constexpr std::uint32_t lowest_port_of_number = 1024;
 
 // The requests that a program prepares one by one (ibv_wr_start): work_requests.hpp.
 class PreparedRequests {
@@ -93,7 +95,7 @@ public:
     [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
 
 protected:
-    // `number` is one that no other has, or 0 for the next free one below first_datagram_number.
+    // `number` is one that no other has, or 0 for the next free one that names no port.
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
     // Lets the completions stay in their queues without freeing places of this queue pair. It is called
     // before the destructor ends.

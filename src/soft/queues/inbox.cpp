@@ -40,6 +40,23 @@ Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completio
     return error;
 }
 
+void Inbox::begin() {
+    message_ = Message::None;
+    bytes_ = 0;
+    next_msn_ = 1;
+    kept_bytes_.clear();
+    kept_.clear();
+}
+
+void Inbox::reset() {
+    begin();
+    if (shared_ != nullptr) {
+        shared_->forget(taker_);
+    } else {
+        receives_.clear();
+    }
+}
+
 bool Inbox::take_receive() {
     return shared_ != nullptr ? shared_->take(receive_, taker_) : receives_.take(receive_);
 }

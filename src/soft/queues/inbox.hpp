@@ -44,6 +44,11 @@ public:
     void release(unsigned slots) { receives_.release(slots); }
     [[nodiscard]] SharedReceiveQueue *shared() const { return shared_; }
 
+    // Begins with the first message of a new connection. The receives stay.
+    void begin();
+    // Forgets all receives, without completions, and frees every place. Those of a shared queue stay there.
+    void reset();
+
     // ---- the message that arrives ----
     [[nodiscard]] bool inside_message() const { return message_ != Message::None; }
     [[nodiscard]] bool keeps() const { return message_ == Message::Kept; }

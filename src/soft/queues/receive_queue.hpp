@@ -103,6 +103,7 @@ public:
         for (Receive forgotten; posted_.pop(forgotten);) {
         }
         used_ = 0;
+        starved_ = false;
     }
 
 private:

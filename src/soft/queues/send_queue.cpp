@@ -104,6 +104,23 @@ void SendQueue::flush(ibv_wc_status oldest) {
     retire();
 }
 
+void SendQueue::drop() {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+        requests_.at(i).state = SendRequest::State::Done;
+    }
+    first_uncommitted_ = first_unbuilt_ = requests_.size();
+    awaiting_ = persisting_ = 0;
+    retire();
+}
+
+void SendQueue::reset() {
+    requests_.clear();
+    first_uncommitted_ = first_unbuilt_ = 0;
+    awaiting_ = persisting_ = unsignaled_ = 0;
+    last_left_ = 0;
+    all_sent_ = overrun_ = false;
+}
+
 bool SendQueue::only_has_to_send() const {
     for (std::size_t i = 0; i < last_left_; ++i) {
         if (requests_.at(i).needs_answer) {

@@ -128,6 +128,10 @@ public:
     // Gives the oldest open request the status and flushes all later ones, also a write that the link has:
     // the target did nothing after the request that failed.
     void flush(ibv_wc_status oldest);
+    // Completes all requests as done.
+    void drop();
+    // Forgets all requests, and frees every place.
+    void reset();
     // Makes all_sent() true for ever as soon as the requests that are posted now are done.
     void finish_when_sent() { last_left_ = requests_.size(); }
     [[nodiscard]] bool all_sent() const { return all_sent_; }

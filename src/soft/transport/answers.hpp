@@ -19,6 +19,10 @@ public:
     // `domain` is the queue pair's; its keys name local memory.
     Answers(const ibv_pd &domain, Sender &sender) : domain_{domain}, sender_{sender} {}
 
+    void begin() {
+        next_msn_ = 1;
+        reading_ = nullptr;
+    }
     // Begins a segment of an answer to a read. Returns the offset of its payload.
     [[nodiscard]] OrRefusal<std::uint64_t> begin_read(const wire::Segment &segment);
     // Finds the memory of the read for the bytes from `offset` on.

@@ -22,6 +22,8 @@ constexpr std::size_t max_control_bytes = 1024;
 }  // namespace
 
 void Incoming::begin(bool crc) {
+    forget();
+    segments_ = 0;
     crc_ = crc;
     size_ = crc ? crc_buffer_bytes : plain_buffer_bytes;
 }

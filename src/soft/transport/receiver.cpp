@@ -32,6 +32,12 @@ ibv_wc_status status_of(const wire::TerminateCode &code) {
 
 void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     link_ = &link;
+    responder_.begin();
+    answers_.begin();
+    pace_.forget();
+    place_at_ = write_bytes_ = 0;
+    in_write_ = stalled_ = end_held_ = ignores_peer_ = false;
+    by_number_ = parameters.by_number;
     crc_ = parameters.crc;
     soft_peer_ = parameters.soft_peer;
     peer_began_ = parameters.initiator;

@@ -119,6 +119,7 @@ private:
     Link *link_ = nullptr;
     bool crc_ = false;
     bool soft_peer_ = false;
+    bool by_number_ = false;
     Incoming incoming_;
     Pace pace_;
     std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset

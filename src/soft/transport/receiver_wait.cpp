@@ -69,7 +69,8 @@ void Receiver::hold_end() {
     serves();
     const bool begins = !std::exchange(end_held_, true);
     parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
-    if (begins) {
+    // The end of a peer by number tells the program nothing (QueuePair::lose_link()), so it can wait.
+    if (begins && !by_number_) {
         parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::in_force().unclaimed_timeout);
     }
 }

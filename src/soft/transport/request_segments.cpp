@@ -24,6 +24,10 @@ wire::Opcode send_opcode(bool solicited, bool invalidates) {
 void RequestSegments::begin(const Link &link, std::size_t max_payload_bytes, unsigned most_awaiting,
                             bool crc) {
     link_ = &link;
+    offset_ = 0;
+    send_msn_ = request_msn_ = 1;
+    inside_direct_ = ordered_in_link_ = message_in_link_ = false;
+    peer_seen_ = mappings_seen_ = {};
     if (faults_ == nullptr && within_host_of_environment() == WithinHost::Direct) {
         const Link::SharedPieces pieces = link.shared_pieces();
         direct_.begin({pieces.own, pieces.peers}, pieces.process);

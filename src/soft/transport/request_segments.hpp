@@ -38,6 +38,7 @@ public:
     void begin(const Link &link, std::size_t max_payload_bytes, unsigned most_awaiting, bool crc);
     // Is called before the link is destroyed.
     void leave_link();
+    void set_most_awaiting(unsigned most) { most_awaiting_ = most; }
 
     // Returns true in the middle of a message.
     [[nodiscard]] bool inside() const { return offset_ != 0; }

@@ -19,6 +19,10 @@ public:
     Responder(Sender &sender, PeerAccess &access, Durability &durability)
         : sender_{sender}, access_{access}, durability_{durability} {}
 
+    void begin() {
+        next_msn_ = 1;
+        parked_ = answer_due_ = false;
+    }
     // These take a request with number `msn`.
     [[nodiscard]] OrRefusal<> read_requested(std::uint32_t msn, std::span<const std::byte> body);
     [[nodiscard]] OrRefusal<> flush_requested(std::uint32_t msn, std::span<const std::byte> body);

@@ -23,7 +23,11 @@ public:
     // Reserves memory for `most` answers that are owed at a time. Throws std::bad_alloc, and then changes
     // nothing.
     void reserve(std::size_t most);
-    void begin(std::size_t max_payload_bytes) { max_payload_bytes_ = max_payload_bytes; }
+    void begin(std::size_t max_payload_bytes) {
+        max_payload_bytes_ = max_payload_bytes;
+        offset_ = 0;
+        msn_ = 1;
+    }
 
     [[nodiscard]] bool full() const { return owed_.full(); }
     void push(const Response &response) { owed_.push(response); }

@@ -19,6 +19,9 @@ namespace {
 constexpr std::size_t segment_overhead_bytes = wire::untagged_bytes + wire::fpdu_crc_bytes;
 constexpr std::size_t payload_alignment = 64;
 
+constexpr unsigned soft_operations = SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
+                                     SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC;
+
 std::size_t payload_bytes(bool soft_peer, const Link &link) {
     const std::size_t whole =
         soft_peer ? wire::max_segment_bytes : std::min(link.max_segment(), wire::max_segment_bytes);
@@ -105,6 +108,9 @@ bool Sender::agreed(unsigned operation, const char *name) const {
         case IBV_WR_SEND_WITH_INV:
             return 0;
         case IBV_WR_RDMA_READ:
+            if (qp_.qp_type != IBV_QPT_RC) {
+                return EINVAL;
+            }
             return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
         case IBV_WR_RDMA_WRITE_WITH_IMM:
         case IBV_WR_SEND_WITH_IMM:
@@ -122,8 +128,8 @@ bool Sender::agreed(unsigned operation, const char *name) const {
             if (!agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
                 return EOPNOTSUPP;
             }
-            return bytes != wire::atomic_bytes || request.wr.atomic.remote_addr % wire::atomic_bytes != 0 ||
-                           parameters_.ord == 0
+            return qp_.qp_type != IBV_QPT_RC || bytes != wire::atomic_bytes ||
+                           request.wr.atomic.remote_addr % wire::atomic_bytes != 0 || parameters_.ord == 0
                        ? EINVAL
                        : 0;
         case SOFTRDMA_WR_FLUSH:
@@ -133,7 +139,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
             if (request.imm_data != SOFTRDMA_FLUSH_GLOBAL && request.imm_data != SOFTRDMA_FLUSH_PERSISTENT) {
                 return EINVAL;
             }
-            return request.num_sge > 1 || parameters_.ord == 0 ? EINVAL : 0;
+            return qp_.qp_type != IBV_QPT_RC || request.num_sge > 1 || parameters_.ord == 0 ? EINVAL : 0;
         default:
             return EOPNOTSUPP;
     }
@@ -170,20 +176,25 @@ void Sender::reserve(const ConnectionParameters &parameters) {
 
 void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters &parameters) {
     const base::Lock lock{mutex_};
+    const std::uint16_t ord = parameters.by_number ? parameters_.ord : parameters.ord;
     link_ = &link;
     peer_ = peer;
     parameters_ = parameters;
+    parameters_.ord = ord;
     interest_ = {.readable = true};
+    may_transmit_ = response_turn_ = full_ = false;
+    broken_.reset();
+    base::set_shared(has_no_link_, false);
+    base::set_shared(wants_turn_, requests_.faults() != nullptr);
     const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
-    requests_.begin(link, max_payload, parameters.ord, parameters.crc);
+    requests_.begin(link, max_payload, ord, parameters.crc);
     responses_.begin(max_payload);
-    base::set_shared(peer_operations_,
-                     parameters.soft_peer ? SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
-                                                SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC
-                                          : 0U,
+    base::set_shared(peer_operations_, parameters.soft_peer ? soft_operations : 0U,
                      std::memory_order_release);
-    qp_.state = IBV_QPS_RTS;
-    state_ = State::Open;
+    if (!parameters.by_number) {
+        qp_.state = IBV_QPS_RTS;
+        state_ = State::Open;
+    }
     if (const RequestFaults *const faults = requests_.faults()) {
         group_.change(source_, faults->timer(), {}, {.readable = true});
     }
@@ -200,10 +211,67 @@ void Sender::allow() {
     transmit();
 }
 
-void Sender::give_up() {
+void Sender::give_up(ibv_wc_status oldest) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_ERR;
     state_ = State::Ended;
+    base::set_shared(has_no_link_, false);
+    queue_.flush(oldest);
+}
+
+void Sender::set_state(ibv_qp_state state) {
+    const base::Lock lock{mutex_};
+    qp_.state = state;
+}
+
+void Sender::open(std::uint16_t most_awaiting) {
+    const base::Lock lock{mutex_};
+    qp_.state = IBV_QPS_RTS;
+    state_ = State::Open;
+    parameters_.ord = most_awaiting;
+    requests_.set_most_awaiting(most_awaiting);
+    base::set_shared(peer_operations_, soft_operations, std::memory_order_release);
+    base::set_shared(has_no_link_, link_ == nullptr);
+}
+
+bool Sender::lose_link(bool drops) {
+    const base::Lock lock{mutex_};
+    if (drops) {
+        queue_.drop();
+    }
+    if (!queue_.empty()) {
+        return false;
+    }
+    requests_.leave_link();
+    link_ = nullptr;
+    may_transmit_ = full_ = false;
+    batch_.clear();
+    responses_.batch_was_cleared();
+    base::set_shared(has_no_link_, state_ == State::Open);
+    return true;
+}
+
+bool Sender::waits_for_link() const {
+    const base::Lock lock{mutex_};
+    return state_ == State::Open && link_ == nullptr && !queue_.empty();
+}
+
+void Sender::drop_requests() {
+    const base::Lock lock{mutex_};
+    queue_.drop();
+}
+
+void Sender::reset() {
+    const base::Lock lock{mutex_};
+    qp_.state = IBV_QPS_RESET;
+    state_ = State::Idle;
+    parameters_ = {};
+    may_transmit_ = false;
+    broken_.reset();
+    batch_.clear();
+    responses_.batch_was_cleared();
+    queue_.reset();
+    base::set_shared(has_no_link_, false);
 }
 
 void Sender::end(ibv_wc_status oldest, bool reads_on) {

@@ -63,8 +63,26 @@ public:
     void begin(Link &link, const tcp::Text &peer, const ConnectionParameters &parameters) EXCLUDES(mutex_);
     // Lets the sender transmit, because the peer is ready to receive.
     void allow() EXCLUDES(mutex_);
-    // Flushes all requests that are posted from now on, because there will be no connection.
-    void give_up() EXCLUDES(mutex_);
+    // Ends the requests, and flushes all that are posted from now on, because there will be no connection.
+    // The oldest one gets the status.
+    void give_up(ibv_wc_status oldest) EXCLUDES(mutex_);
+
+    // ---- the life of a queue pair that is connected by number: its states do not depend on its link ----
+    void set_state(ibv_qp_state state) EXCLUDES(mutex_);
+    // Makes it ready to send. Requests wait until there is a link. `most_awaiting` is how many may wait for
+    // an answer at once.
+    void open(std::uint16_t most_awaiting) EXCLUDES(mutex_);
+    // Leaves the link, which has ended. Returns false, and changes nothing, when requests are open; with
+    // `drops` these complete as sent.
+    [[nodiscard]] bool lose_link(bool drops) EXCLUDES(mutex_);
+    // Returns whether requests are posted that have no link.
+    [[nodiscard]] bool waits_for_link() const EXCLUDES(mutex_);
+    // Returns whether a request may have been posted that has no link. It needs no lock.
+    [[nodiscard]] bool has_no_link() const { return has_no_link_.load(std::memory_order_relaxed); }
+    // Completes the requests as sent, whatever became of them: nobody answers an unreliable queue pair.
+    void drop_requests() EXCLUDES(mutex_);
+    // Forgets all requests, without completions. There is no link.
+    void reset() EXCLUDES(mutex_);
     // Ends the connection's requests: the oldest open one gets the status, the others are flushed.
     void end(ibv_wc_status oldest, bool reads_on) EXCLUDES(mutex_);
     // Is called before the link is destroyed.
@@ -159,7 +177,8 @@ private:
     Group &group_;
     Source &source_;
     std::atomic<unsigned> peer_operations_{0};
-    std::atomic<bool> wants_turn_{false};  // serve() has something to do; changed with the lock
+    std::atomic<bool> wants_turn_{false};   // serve() has something to do; changed with the lock
+    std::atomic<bool> has_no_link_{false};  // it is open, and has no link; changed with the lock
 
     mutable base::Mutex mutex_;
     State state_ GUARDED_BY(mutex_) = State::Idle;

@@ -143,7 +143,7 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
 
 // Keeps the error. The thread that serves the group finds it, and ends the connection.
 void Sender::break_link(Cause cause) {
-    if (broken_ || state_ != State::Open) {
+    if (broken_ || state_ == State::Ended) {
         return;  // the connection has ended, and the peer may still have to read
     }
     broken_ = cause;

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/by_number: see the header.
+#include "soft/cm/by_number.hpp"
+
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/address.hpp"
+#include "base/log.hpp"
+#include "soft/cm/number_port.hpp"
+#include "soft/cm/rejection.hpp"
+#include "soft/cm/tls_start.hpp"
+#include "soft/cm/wanted.hpp"
+#include "soft/datagram/socket.hpp"
+#include "soft/device/device.hpp"
+#include "soft/ground/environment.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/link/tcp_link.hpp"
+
+namespace soft {
+
+namespace {
+
+// Between two attempts of requests that wait.
+constexpr base::Milliseconds retry_interval{200};
+
+const sockaddr &raw(const tcp::Address &address) {
+    return reinterpret_cast<const sockaddr &>(address);
+}
+
+// Two soft devices need nothing of each other that one of them cannot have.
+bool is_of_soft_device(const wire::MpaFrame &frame) {
+    return frame.soft_operations && frame.enhanced && frame.peer_to_peer && frame.rtr_write &&
+           !frame.markers && frame.revision == 2;
+}
+
+base::Result<void> no_path(const ibv_qp &queue_pair, const char *expected) {
+    BASE_LOG(Error, "queue pair 0x%06x has no path to its peer: expected %s", queue_pair.qp_num, expected);
+    return base::failure(EINVAL);
+}
+
+}  // namespace
+
+base::Result<void> ByNumber::aim(const ibv_qp_attr &attributes) {
+    const ibv_qp &qp = queue_pair_.qp_base;
+    const auto &device = *static_cast<const Device *>(qp.context->device);
+    const ibv_ah_attr &way = attributes.ah_attr;
+    const auto gids = udp::gids_of(device);
+    const std::size_t source = way.is_global != 0 ? way.grh.sgid_index : 0;
+    if (way.port_num != 1) {
+        return no_path(qp, "port 1");
+    }
+    if (source >= gids.size()) {
+        return no_path(qp, "a GID of this device as source");
+    }
+    if (way.is_global == 0 && way.dlid != 0) {
+        return no_path(qp, "a GID (global), or LID 0, which is this device's own");
+    }
+    const ibv_gid &destination = way.is_global != 0 ? way.grh.dgid : gids[source];
+    if (udp::is_unspecified(destination) || udp::is_multicast(destination) ||
+        udp::is_ipv4(destination) != udp::is_ipv4(gids[source])) {
+        return no_path(qp, "the GID of one host, of the IP version of the source");
+    }
+    const std::uint32_t interface = if_nametoindex(device.interface.c_str());
+    Path path{.here = udp::address_of({.gid = gids[source], .interface = interface}),
+              .there = udp::address_of({.gid = destination,
+                                        .port = static_cast<std::uint16_t>(attributes.dest_qp_num),
+                                        .interface = interface}),
+              .peer = attributes.dest_qp_num,
+              .options = {}};
+    if (way.is_global != 0 && way.grh.traffic_class != 0) {
+        path.options.service_type = way.grh.traffic_class;
+    }
+    const base::SharedTls &tls = tls_of_new_ids();
+    if (auto ready = may_let_in(*tls); !ready) {
+        return ready;
+    }
+    if (auto may = may_be_secure(*tls, *queue_pair_.group()); !may) {
+        return may;
+    }
+    auto group = number_.port().listen();
+    if (!group) {
+        return std::unexpected{group.error()};
+    }
+    group_ = *std::move(group);
+    const base::Lock lock{group_->mutex()};
+    path_ = path;
+    aimed_ = true;
+    refused_peer_ = false;
+    return {};
+}
+
+void ByNumber::begin() {
+    const base::Lock lock{group_->mutex()};
+    try_and_log();
+}
+
+void ByNumber::expect_answer_within(base::Clock::duration time) {
+    const base::Lock lock{group_->mutex()};
+    time_to_answer_ = time;
+}
+
+void ByNumber::send_waits() {
+    const base::Lock lock{group_->mutex()};
+    if (!aimed_ || std::exchange(tries_again_, true)) {
+        return;
+    }
+    const auto now = base::Clock::now();
+    const bool for_ever = time_to_answer_ >= base::Clock::time_point::max() - now;
+    gives_up_at_ = for_ever ? base::Clock::time_point::max() : now + time_to_answer_;
+    group_->set_deadline(*this, now + retry_interval);
+}
+
+void ByNumber::stop() {
+    if (group_ == nullptr) {
+        return;
+    }
+    const base::Lock lock{group_->mutex()};
+    aimed_ = tries_again_ = refused_peer_ = false;
+    group_->clear_deadline(*this);
+    end_attempt();
+}
+
+void ByNumber::expire() {
+    assert_held();
+    tries_again_ = queue_pair_.waits_to_send();
+    if (!tries_again_) {
+        return;
+    }
+    const auto now = base::Clock::now();
+    if (now >= gives_up_at_) {
+        tries_again_ = false;
+        end_attempt();
+        queue_pair_.nobody_answers();
+        return;
+    }
+    group_->set_deadline(*this, std::min(now + retry_interval, gives_up_at_));
+    if (attempt_ == nullptr) {
+        try_and_log();
+    }
+}
+
+bool ByNumber::to_itself() const {
+    return path_.peer == number_.value() && base::same_host(path_.here, path_.there);
+}
+
+// Returns whether this end's attempt counts when both try at once.
+bool ByNumber::comes_first() const {
+    if (path_.peer != number_.value()) {
+        return number_.value() > path_.peer;
+    }
+    const ibv_gid here = gid_of(raw(path_.here));
+    const ibv_gid there = gid_of(raw(path_.there));
+    return std::memcmp(here.raw, there.raw, sizeof(here.raw)) > 0;
+}
+
+ConnectionParameters ByNumber::parameters(bool initiator, bool crc) const {
+    return {.initiator = initiator,
+            .ready_to_receive = true,
+            .crc = crc,
+            .soft_peer = true,
+            .by_number = true,
+            .ird = limits::max_rd_atomic};
+}
+
+base::Result<void> ByNumber::try_to_connect() {
+    auto socket = tcp::bound(raw(path_.here), path_.options);
+    if (!socket) {
+        return std::unexpected{socket.error()};
+    }
+    const tcp::Address here = tcp::local_address(socket->get());
+    const tcp::Address there = to_itself() ? here : path_.there;
+    socket = tcp::connect(*std::move(socket), raw(there), path_.options);
+    if (!socket) {
+        return std::unexpected{socket.error()};
+    }
+    if (to_itself()) {
+        ConnectionParameters own = parameters(true, false);
+        own.ready_to_receive = false;
+        queue_pair_.start(std::make_unique<TcpLink>(*std::move(socket)), there, own, nullptr);
+        return {};
+    }
+    meeting_ = Meeting::begin(here, there);
+    const auto names = wire::encode(wire::QueuePairNames{
+        .reliable = is_reliable(), .destination = path_.peer, .source = number_.value()});
+    const wire::MpaFrame request{.crc = crc_wanted(*tls_of_new_ids()),
+                                 .soft_operations = true,
+                                 .peer_to_peer = true,
+                                 .rtr_write = true,
+                                 .ird = limits::max_rd_atomic,
+                                 .ord = limits::max_rd_atomic,
+                                 .private_data = names};
+    attempt_ = Handshake::begin(*this, group_, *std::move(socket), there, tls_of_new_ids(), &request);
+    return {};
+}
+
+// A failure leaves it to the peer, or to requests that wait, to try again.
+void ByNumber::try_and_log() {
+    int error = ENOMEM;
+    try {
+        const auto tried = try_to_connect();
+        error = tried ? 0 : tried.error().number;
+    } catch (const std::bad_alloc &) {
+        end_attempt();
+    }
+    if (error != 0) {
+        BASE_LOG_PEER(Warning, "queue pair 0x%06x cannot connect to %s: %s", number_.value(),
+                      tcp::text_of(path_.there).c_str(), std::strerror(error));
+    }
+}
+
+void ByNumber::end_attempt() {
+    attempt_.reset();
+    meeting_.reset();
+}
+
+// The peer connects when it is ready, unless it was refused already.
+void ByNumber::attempt_failed() {
+    end_attempt();
+    if (std::exchange(refused_peer_, false)) {
+        try_and_log();
+    }
+}
+
+SecretFor ByNumber::secret_of(const Link &link) const {
+    if (!tls_of_new_ids()->is_required()) {
+        return {};
+    }
+    return [&link](std::string_view about) { return link.secret(about); };
+}
+
+bool ByNumber::offers_memory(Handshake &handshake) {
+    assert_held();
+    if (meeting_ && !meeting_->offer(secret_of(handshake.link()), *queue_pair_.group())) {
+        meeting_.reset();
+    }
+    return meeting_ != nullptr;
+}
+
+// A peer that is not ready yet is no failure, and one that takes its own attempt is none.
+base::LogLevel ByNumber::level_of_failure(int error) const {
+    return error == ECONNREFUSED || error == ECONNRESET ? base::LogLevel::Info : base::LogLevel::Warning;
+}
+
+void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply) {
+    assert_held();
+    if (reply.reject || !is_of_soft_device(reply)) {
+        BASE_LOG_PEER(Info, "queue pair 0x%06x: %s does not connect yet, or has no such queue pair",
+                      number_.value(), tcp::text_of(path_.there).c_str());
+        attempt_failed();
+        return;
+    }
+    const bool crc = reply.crc || crc_wanted(*tls_of_new_ids());
+    std::unique_ptr<Link> link = handshake.take_link();
+    if (const auto meeting = std::move(meeting_); reply.same_host && meeting) {
+        auto rings = meeting->join();
+        if (!rings) {
+            BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
+                          tcp::text_of(path_.there).c_str(), std::strerror(rings.error().number));
+            attempt_failed();
+            return;
+        }
+        link = through_memory(*std::move(rings), std::move(link));
+    }
+    queue_pair_.start(std::move(link), path_.there, parameters(true, crc), nullptr);
+    attempt_.reset();
+}
+
+void ByNumber::handshake_failed(Handshake &, int) {
+    assert_held();
+    attempt_failed();
+}
+
+bool ByNumber::is_from_peer(const Handshake &handshake, const wire::QueuePairNames &names) const {
+    return aimed_ && names.source == path_.peer && names.reliable == is_reliable() &&
+           base::same_host(handshake.peer(), path_.there) &&
+           base::same_host(tcp::local_address(handshake.link().descriptor()), path_.here);
+}
+
+// A request whose peer has given it up meanwhile is dropped: the peer tries again, if it is still there.
+void ByNumber::request_arrived(Handshake &handshake, const wire::MpaFrame &request,
+                               const wire::QueuePairNames &names) {
+    assert_held();
+    const bool expected =
+        is_of_soft_device(request) && is_from_peer(handshake, names) && queue_pair_.wants_link();
+    const bool ours_counts = expected && attempt_ != nullptr && comes_first();
+    refused_peer_ = refused_peer_ || ours_counts;
+    if (!expected || ours_counts) {
+        BASE_LOG_PEER(Info, "queue pair 0x%06x refuses queue pair 0x%06x of %s%s", number_.value(),
+                      names.source, tcp::text_of(handshake.peer()).c_str(),
+                      ours_counts ? ", to which it connects itself" : "");
+        (void)refuse(handshake.take_link(), handshake.peer(), request, Reason::Unsaid, {});
+    } else if (!handshake.link().ready().ended) {
+        end_attempt();
+        answer(handshake, request);
+    }
+}
+
+void ByNumber::answer(Handshake &handshake, const wire::MpaFrame &request) {
+    std::unique_ptr<Link> link = handshake.take_link();
+    const tcp::Address &peer = handshake.peer();
+    const bool crc = request.crc || crc_wanted(*tls_of_new_ids());
+    auto rings = request.same_host ? meet(tcp::local_address(link->descriptor()), peer, secret_of(*link),
+                                          *queue_pair_.group())
+                                   : std::nullopt;
+    const wire::MpaFrame reply{.role = wire::MpaRole::Reply,
+                               .revision = request.revision,
+                               .crc = crc,
+                               .soft_operations = true,
+                               .same_host = rings.has_value(),
+                               .peer_to_peer = true,
+                               .rtr_write = true,
+                               .ird = limits::max_rd_atomic,
+                               .ord = limits::max_rd_atomic};
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    if (!link->send_all(std::span{bytes}.first(size))) {
+        return;  // the peer has gone
+    }
+    if (rings) {
+        link = through_memory(*std::move(rings), std::move(link));
+    }
+    queue_pair_.start(std::move(link), peer, parameters(false, crc), nullptr);
+}
+
+}  // namespace soft

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/cm/number_port: a TCP port of this process, at which peers find its queue pairs by their numbers. The
+// port is bound as long as the process lives, because programs tell others the numbers, and listens from the
+// first queue pair on that is ready to receive.
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
+#include "soft/cm/listener.hpp"
+#include "soft/progress/progress.hpp"
+
+namespace soft {
+
+class NumberPort final : public Listener::Owner {
+public:
+    NumberPort(base::Fd socket, std::uint16_t port) : socket_{std::move(socket)}, port_{port} {}
+
+    // Lets peers in. Returns the group that serves the listener, the same for all ports. Fails with EMFILE,
+    // ENFILE, ENOMEM, or an error of listen(2).
+    [[nodiscard]] base::Result<std::shared_ptr<Group>> listen();
+
+    // ---- Listener::Owner ----
+    void request_arrived(Handshake &handshake, const wire::MpaFrame &request) override;
+    // A peer gives its attempt up when it takes that of this end.
+    [[nodiscard]] base::LogLevel level_of_failure(int error) const override {
+        return error == ECONNRESET ? base::LogLevel::Info : base::LogLevel::Warning;
+    }
+
+private:
+    friend class QueuePairNumber;
+    static constexpr std::size_t places = 127;  // with the place 127 the number would be multicast's
+    // A place is used again after all others. So many numbers are unused at any time that a new queue pair
+    // does not get the number of one that has just gone.
+    static constexpr std::size_t most_taken = 64;
+
+    base::Fd socket_;  // until it listens
+    const std::uint16_t port_;
+    std::unique_ptr<Listener> listener_;
+    std::vector<bool> is_taken_ = std::vector<bool>(places);
+    std::size_t taken_ = 0;
+    std::size_t next_ = 0;
+};
+
+}  // namespace soft

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/connected/queue_pair: the states of a queue pair, as verbs sets and tells them. A program brings a
+// queue pair to RTS itself and names the peer's number, or leaves that to the connection manager.
+#include "soft/connected/queue_pair.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "base/shared_value.hpp"
+#include "soft/device/device.hpp"
+#include "soft/ground/limits.hpp"
+
+namespace soft {
+
+namespace {
+
+// Returns how long a peer has to answer: as long as a card tries, but long enough for a process that is
+// stopped, or has to wait for a processor. 0 asks for no end.
+base::Clock::duration time_to_answer(const ibv_qp_attr &attributes, bool reliable) {
+    if (!reliable) {
+        return limits::in_force().least_time_to_answer;
+    }
+    if (attributes.timeout == 0) {
+        return base::Clock::duration::max();
+    }
+    const std::chrono::nanoseconds one_try{std::int64_t{4096} << attributes.timeout};
+    return std::max<base::Clock::duration>(one_try * (attributes.retry_cnt + 1),
+                                           limits::in_force().least_time_to_answer);
+}
+
+}  // namespace
+
+void QueuePair::query_state(ibv_qp_attr &attributes) const {
+    const base::Lock changes{changes_};
+    const auto [state, parameters] = sender_.query();
+    attributes.qp_state = attributes.cur_qp_state = state;
+    attributes.qp_access_flags = access_.granted();
+    attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters.ord);
+    attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters.ird);
+    if (by_number_.load(std::memory_order_relaxed)) {
+        set_.tell(attributes);
+    }
+}
+
+int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
+    const base::Lock changes{changes_};
+    const int error = (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : 0;
+    if (error != 0) {
+        return error;
+    }
+    set_.take(attributes, mask);
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
+        access_.grant(attributes.qp_access_flags);
+    }
+    if ((mask & IBV_QP_STATE) != 0 && attributes.qp_state == IBV_QPS_RTR &&
+        by_number_.load(std::memory_order_relaxed)) {
+        connector_->begin();
+    }
+    return 0;
+}
+
+// Programs of rdma_cm ask for states up to RTS too, without naming a peer: the connection manager changes
+// them.
+int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
+    const bool by_number = by_number_.load(std::memory_order_relaxed);
+    const bool names_peer = (mask & IBV_QP_DEST_QPN) != 0;
+    switch (attributes.qp_state) {
+        case IBV_QPS_RESET:
+        case IBV_QPS_INIT:
+            return enter_first_state(attributes.qp_state);
+        case IBV_QPS_RTR:
+        case IBV_QPS_RTS:
+            if (by_number || (names_peer && connector_ != nullptr && idle())) {
+                return attributes.qp_state == IBV_QPS_RTR ? become_ready_to_receive(attributes, mask)
+                                                          : become_ready_to_send(attributes, mask);
+            }
+            if (names_peer && idle()) {
+                BASE_LOG(Error,
+                         "queue pair 0x%06x is an id's: rdma_connect and rdma_accept connect it, and not "
+                         "ibv_modify_qp",
+                         qp_base.qp_num);
+                return EOPNOTSUPP;
+            }
+            return sender_.query().state == IBV_QPS_ERR ? EINVAL : 0;
+        case IBV_QPS_ERR:
+            if (connector_ != nullptr) {
+                connector_->stop();
+            }
+            give_up();
+            return 0;
+        default:
+            return EOPNOTSUPP;
+    }
+}
+
+// RESET and INIT.
+int QueuePair::enter_first_state(ibv_qp_state state) {
+    const ibv_qp_state now = sender_.query().state;
+    const bool by_number = by_number_.load(std::memory_order_relaxed);
+    const bool never_connected = link_name() == nullptr;
+    if (connector_ == nullptr || (!by_number && !never_connected)) {
+        if (idle()) {
+            return 0;
+        }
+        BASE_LOG(Error, "queue pair 0x%06x was connected by an id: it does not become one that can be again",
+                 qp_base.qp_num);
+        return EOPNOTSUPP;
+    }
+    if (state == IBV_QPS_RESET) {
+        reset();
+        return 0;
+    }
+    if (now != IBV_QPS_RESET && now != IBV_QPS_INIT) {
+        BASE_LOG(Error, "queue pair 0x%06x cannot go from state %d to INIT", qp_base.qp_num, now);
+        return EINVAL;
+    }
+    sender_.set_state(IBV_QPS_INIT);
+    return 0;
+}
+
+int QueuePair::become_ready_to_receive(const ibv_qp_attr &attributes, int mask) {
+    if (!SetAttributes::allow(qp_base, sender_.query().state, attributes, mask)) {
+        return EINVAL;
+    }
+    if (const auto aimed = connector_->aim(attributes); !aimed) {
+        return aimed.error().number;
+    }
+    sender_.set_state(IBV_QPS_RTR);
+    base::set_shared(by_number_, true);
+    return 0;
+}
+
+int QueuePair::become_ready_to_send(const ibv_qp_attr &attributes, int mask) {
+    {
+        const base::Lock lock{group_->mutex()};  // a peer may just end the connection
+        const ibv_qp_state now = sender_.query().state;
+        if (!SetAttributes::allow(qp_base, now, attributes, mask)) {
+            return EINVAL;
+        }
+        if (now == IBV_QPS_RTS) {
+            return 0;
+        }
+        sender_.open(is_reliable() ? attributes.max_rd_atomic : std::uint16_t{0});
+    }
+    connector_->expect_answer_within(time_to_answer(attributes, is_reliable()));
+    return 0;
+}
+
+void QueuePair::reset() {
+    connector_->stop();
+    take_down(false);
+    {
+        const base::Lock lock{group_->mutex()};
+        group_->clear_deadline(*this);
+        last_words_.clear();
+        end_is_due_ = ending_locally_ = false;
+        owner_ = nullptr;
+        end_error_.store(0, std::memory_order_release);
+        sender_.reset();
+        receiver_.stop();
+        inbox_.reset();
+        forget_completions();
+        base::set_shared(phase_, Phase::Idle, std::memory_order_release);
+    }
+    set_link_name(nullptr);
+    access_.grant(governed_access);
+    set_.forget();
+    base::set_shared(by_number_, false);
+}
+
+bool QueuePair::wants_link() {
+    const base::Lock lock{group_->mutex()};
+    return phase_.load(std::memory_order_relaxed) == Phase::Idle &&
+           by_number_.load(std::memory_order_relaxed) && !going_;
+}
+
+// Is called when a request was posted that may have no link. It may have left before the link was lost.
+void QueuePair::requests_wait() {
+    if (!waits_to_send()) {
+        return;
+    }
+    {
+        const base::Lock lock{group_->mutex()};
+        if (phase_.load(std::memory_order_relaxed) == Phase::Lost) {
+            end_unanswered();
+            return;
+        }
+    }
+    connector_->send_waits();
+}
+
+void QueuePair::nobody_answers() {
+    const base::Lock lock{group_->mutex()};
+    if (phase_.load(std::memory_order_relaxed) == Phase::Idle && waits_to_send()) {
+        BASE_LOG_PEER(Warning, "nobody answers queue pair 0x%06x", qp_base.qp_num);
+        end_unanswered();
+    }
+}
+
+// Nothing ends an unreliable queue pair: its requests are lost on the way.
+void QueuePair::end_unanswered() {
+    if (!is_reliable()) {
+        sender_.drop_requests();
+        return;
+    }
+    end_error_.store(ETIMEDOUT, std::memory_order_release);
+    sender_.give_up(IBV_WC_RETRY_EXC_ERR);
+    base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+    inbox_.flush();
+    if (inbox_.shared() != nullptr) {
+        async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);
+    }
+}
+
+}  // namespace soft

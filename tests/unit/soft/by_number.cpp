@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Queue pairs that are connected by number, with a peer that is only a socket: what names the wrong ones is
+// refused, of two attempts at once one counts, and a request that nobody answers ends.
+#include "soft/wire/by_number.hpp"
+
+#include <arpa/inet.h>
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "../../limits.hpp"
+
+// These come last, because they assert.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using namespace std::chrono_literals;
+using test::Bytes;
+using test::Device;
+using test::Frame;
+using test::Peer;
+
+constexpr std::uint32_t places[] = {
+    0, 0x7e};  // the numbers of the first are smaller than the device's, or equal
+
+// A queue pair of the device, and a peer that listens where the number of its own says.
+struct Numbered {
+    Numbered() {
+        ibv_qp_init_attr attributes{};
+        attributes.send_cq = attributes.recv_cq = device.cq;
+        attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 8;
+        attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+        attributes.qp_type = IBV_QPT_RC;
+        for (ibv_qp *&one : unused) {  // the places of the next numbers lie between those of `places`
+            one = softrdma_ibv_create_qp(device.mr->pd, &attributes);
+            assert_non_null(one);
+        }
+        qp = softrdma_ibv_create_qp(device.mr->pd, &attributes);
+        assert_non_null(qp);
+    }
+    ~Numbered() {
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        for (ibv_qp *const one : unused) {
+            assert_int_equal(softrdma_ibv_destroy_qp(one), 0);
+        }
+    }
+    Numbered(const Numbered &) = delete;
+    Numbered &operator=(const Numbered &) = delete;
+
+    void make_ready(std::uint32_t peers_number) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_INIT;
+        attributes.port_num = 1;
+        assert_int_equal(softrdma_ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PORT), 0);
+        attributes.qp_state = IBV_QPS_RTR;
+        attributes.path_mtu = IBV_MTU_1024;
+        attributes.dest_qp_num = peers_number;
+        attributes.ah_attr.is_global = 1;
+        attributes.ah_attr.port_num = 1;
+        attributes.ah_attr.grh.dgid.raw[10] = attributes.ah_attr.grh.dgid.raw[11] = 0xff;
+        attributes.ah_attr.grh.dgid.raw[12] = 127;
+        attributes.ah_attr.grh.dgid.raw[15] = 1;
+        assert_int_equal(
+            softrdma_ibv_modify_qp(qp, &attributes,
+                                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+            0);
+        attributes.qp_state = IBV_QPS_RTS;
+        attributes.timeout = 1;
+        assert_int_equal(
+            softrdma_ibv_modify_qp(qp, &attributes,
+                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+            0);
+    }
+    void post_send() {
+        ibv_send_wr request{};
+        request.wr_id = 1;
+        request.opcode = IBV_WR_SEND;
+        request.send_flags = IBV_SEND_SIGNALED;
+        ibv_send_wr *bad = nullptr;
+        assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+    }
+    void post_receive() {
+        ibv_recv_wr request{};
+        request.wr_id = 2;
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_recv(qp, &request, &bad), 0);
+    }
+    [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(qp->qp_num); }
+
+    Device device;
+    ibv_qp *unused[4];
+    ibv_qp *qp = nullptr;
+};
+
+Frame request_of(Peer &peer, const Numbered &ends, std::uint32_t own) {
+    peer.accept();
+    Frame frame = peer.receive_frame(MpaRole::Request);
+    const auto names = decode_names(frame.private_data);
+    assert_true(names == (QueuePairNames{.destination = own, .source = ends.qp->qp_num}));
+    assert_true(frame.mpa.soft_operations && frame.mpa.enhanced && frame.mpa.peer_to_peer);
+    return frame;
+}
+
+void refuse(Peer &peer) {
+    peer.send_frame({.role = MpaRole::Reply, .reject = true});  // its port goes on to listen
+}
+
+MpaFrame by_number(const Bytes &names) {
+    return {.soft_operations = true,
+            .peer_to_peer = true,
+            .rtr_write = true,
+            .ird = 4,
+            .ord = 4,
+            .private_data = names};
+}
+
+Bytes bytes_of(const QueuePairNames &names) {
+    const auto encoded = encode(names);
+    return {encoded.begin(), encoded.end()};
+}
+
+void expect_refused(std::uint16_t port, const MpaFrame &request, unsigned host = 1) {
+    Peer peer;
+    peer.connect(port, 0, host);
+    peer.send_frame(request);
+    assert_true(peer.receive_frame(MpaRole::Reply).mpa.reject);
+    assert_int_equal(peer.receive_rest().size(), 0);
+}
+
+// The device takes the peer's request, and its message arrives.
+void expect_taken(Numbered &ends, Peer &peer, const QueuePairNames &right) {
+    peer.connect(ends.port());
+    const Bytes names = bytes_of(right);
+    peer.send_frame(by_number(names));
+    const Frame reply = peer.receive_frame(MpaRole::Reply);
+    assert_true(!reply.mpa.reject && reply.mpa.soft_operations && reply.private_data.empty());
+    peer.send(test::ready_to_receive());
+    ends.post_send();
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+    ends.device.expect_completion(1);
+}
+
+void what_names_others_is_refused(Numbered &ends) {
+    Peer peers_port;
+    const std::uint32_t own = peers_port.listen();
+    const QueuePairNames right{.destination = ends.qp->qp_num, .source = own};
+    ends.make_ready(own);
+    (void)request_of(peers_port, ends, own);
+    refuse(peers_port);
+    const auto with = [&](auto change) {
+        QueuePairNames names = right;
+        change(names);
+        return bytes_of(names);
+    };
+    const std::vector<Bytes> wrong{
+        {},
+        Bytes(12),
+        with([](auto &names) { names.reliable = false; }),
+        with([](auto &names) { names.source ^= 1U << 16; }),
+        with([&](auto &names) { names.destination = ends.unused[0]->qp_num; }),  // in RESET
+        with([](auto &names) { names.destination ^= 0x400000; }),
+        with([](auto &names) { names.destination = 2; }),
+    };
+    for (const Bytes &names : wrong) {
+        expect_refused(ends.port(), by_number(names));
+    }
+    const Bytes names = bytes_of(right);
+    expect_refused(ends.port(), by_number(names), 2);
+    MpaFrame other_device = by_number(names);
+    other_device.soft_operations = false;
+    expect_refused(ends.port(), other_device);
+    MpaFrame silent_first = by_number(names);
+    silent_first.peer_to_peer = false;
+    expect_refused(ends.port(), silent_first);
+    Peer nonsense;
+    nonsense.connect(ends.port());
+    nonsense.send(std::as_bytes(std::span{std::string_view{"GET / HTTP/1.1\r\n"}}));
+    assert_int_equal(nonsense.receive_rest().size(), 0);
+    Peer peer;
+    expect_taken(ends, peer, right);
+    expect_refused(ends.port(), by_number(names));  // it has a link
+}
+
+// When both try at once, the attempt counts of the end with the larger number. When that fails after the
+// other one was refused, it is made again.
+void one_of_two_attempts_counts(Numbered &ends) {
+    for (const std::uint32_t place : places) {
+        Peer peer;
+        const std::uint32_t own = place << 16 | peer.listen();
+        const QueuePairNames names{.destination = ends.qp->qp_num, .source = own};
+        ends.make_ready(own);
+        (void)request_of(peer, ends, own);
+        if (own > ends.qp->qp_num) {
+            Peer second;
+            expect_taken(ends, second, names);
+            assert_int_equal(peer.receive_rest().size(), 0);
+        } else {
+            const Bytes named = bytes_of(names);
+            expect_refused(ends.port(), by_number(named));
+            refuse(peer);
+            (void)request_of(peer, ends, own);
+            peer.send_frame({.role = MpaRole::Reply,
+                             .soft_operations = true,
+                             .peer_to_peer = true,
+                             .rtr_write = true,
+                             .ird = 4,
+                             .ord = 4});
+            assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
+            ends.post_send();
+            assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+            ends.device.expect_completion(1);
+        }
+        ibv_qp_attr reset{};
+        reset.qp_state = IBV_QPS_RESET;
+        assert_int_equal(softrdma_ibv_modify_qp(ends.qp, &reset, IBV_QP_STATE), 0);
+    }
+}
+
+void a_request_that_nobody_answers_ends(Numbered &ends) {
+    const test::ChangedLimit soon{test::limits().least_time_to_answer, 300ms};
+    Peer closed;
+    const std::uint32_t own = closed.listen();
+    closed.close();
+    ends.make_ready(own);
+    ends.post_receive();
+    ends.post_send();
+    ends.device.expect_completion(1, IBV_WC_RETRY_EXC_ERR);
+    ends.device.expect_completion(2, IBV_WC_WR_FLUSH_ERR);
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    assert_int_equal(softrdma_ibv_query_qp(ends.qp, &attributes, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attributes.qp_state, IBV_QPS_ERR);
+}
+
+// A request that waits tries again, so it meets a peer that could not come itself.
+void a_request_that_waits_tries_again(Numbered &ends) {
+    Peer peer;
+    const std::uint32_t own = peer.listen();
+    ends.make_ready(own);
+    (void)request_of(peer, ends, own);
+    refuse(peer);
+    ends.post_send();
+    (void)request_of(peer, ends, own);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        fixture_test(what_names_others_is_refused),
+        fixture_test(one_of_two_attempts_counts),
+        fixture_test(a_request_that_nobody_answers_ends),
+        fixture_test(a_request_that_waits_tries_again),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
