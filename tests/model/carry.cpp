@@ -416,8 +416,11 @@ private:
         settle_end(place, 1 - side);
     }
 
-    void settle_end(std::size_t place, int side) {
+    void settle_end(std::size_t place, int side, bool is_killed = false) {
         Command command = of(place, side, Call::Drain);
+        // The kernel resets after its FIN, for bytes that a killed process has not read. It does not know of
+        // those in a ring.
+        command.is_last = is_killed && connections_[place].ends[1 - side].is_shut;
         tell("drain", place, side, ask(place, side, command));
         closes(place, side, Call::Close);
         connections_[place].is_open = false;
@@ -435,7 +438,7 @@ private:
             for (int side = 0; one.is_open && side < 2; ++side) {
                 if (one.ends[side].process == number) {
                     if (one.ends[1 - side].process != number) {
-                        settle_end(place, 1 - side);
+                        settle_end(place, 1 - side, true);
                     }
                     one.is_open = false;
                 }

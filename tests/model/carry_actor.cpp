@@ -518,9 +518,9 @@ Outcome Actor::drain(const Command &command) const {
     }
     pollfd one{.fd = fd(command), .events = POLLIN | POLLRDHUP, .revents = 0};
     (void)poll(&one, 1, 0);
-    found.error = found.error * 1'000'000 + one.revents * 1000;
     const ssize_t again = recv(fd(command), bytes, sizeof(bytes), MSG_DONTWAIT);
-    found.error += again < 0 ? errno : 0;
+    const int error = again < 0 ? errno : 0;
+    found.error = found.error * 1'000'000 + (command.is_last ? 0 : one.revents * 1000 + error);
     return found;
 }
 

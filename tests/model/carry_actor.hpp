@@ -52,7 +52,7 @@ struct Command {
     std::uint64_t out_place = 0;
     std::uint64_t in_key = 0;
     std::uint64_t in_place = 0;
-    bool is_last = false;  // no byte follows before the end
+    bool is_last = false;  // what comes after the end does not count
 };
 
 struct Outcome {
