@@ -121,6 +121,7 @@ struct Set {
     int waker = -1;                 // an eventfd in the set, under the set's address; ends a sleep
     std::size_t first = 0;          // of `hot`, to be looked at first
     unsigned sleepers = 0;          // threads
+    bool is_member = false;         // of another set, which the kernel tells of this one
 };
 
 // One lock for all: it is held for as long as a look takes.
@@ -303,6 +304,46 @@ void tell_kernel(Set &set) REQUIRES(mutex) {
             forget(member);
         } else if (const std::uint32_t needed = member.needed(); needed != member.registered) {
             name(member, {.ptr = &member}, needed);
+        }
+    }
+}
+
+std::shared_ptr<Set> make_set(int epoll) REQUIRES(mutex) {
+    const auto made = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
+    all_sets = sets().size();
+    return made;
+}
+
+// Returns whether the descriptor, a member of `other`, is a set as well: only a set has members.
+bool is_epoll(int fd, int other) {
+    const int error = errno;
+    const bool is_one = LIBC(epoll_ctl)(fd, EPOLL_CTL_DEL, other, nullptr) != 0 && errno == ENOENT;
+    errno = error;
+    return is_one;
+}
+
+// The member's bytes come through TCP from here on. Where its ring has some, the set is readable by its
+// waker.
+void keep_in_tcp(Member &member) REQUIRES(mutex) {
+    if (member.socket->is_kernels(member.number)) {
+        name_by_program(member);
+    } else if (member.is_linked) {
+        wake(member.set);
+    }
+}
+
+// The set is a member of another one.
+void becomes_member(int epoll) {
+    const Held held;
+    std::shared_ptr<Set> set = set_of(epoll);
+    if (set == nullptr) {
+        set = make_set(epoll);
+    }
+    set->is_member = true;
+    tell_kernel(*set);
+    for (const auto &[key, member] : set->members) {
+        if (member->number >= 0) {
+            keep_in_tcp(*member);
         }
     }
 }
@@ -551,6 +592,7 @@ int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
     constexpr timespec at_once{};
     const Held held;
     std::size_t count = take_from_rings(set, events);
+    const bool wakes = set.is_member && count != 0;
     if (count < events.size()) {  // the kernel would tell of all at once
         const int more = wait_in_kernel(set.epoll, events.subspan(count), &at_once, mask);
         if (more < 0 && count == 0) {
@@ -558,6 +600,9 @@ int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
         }
         count =
             take_from_kernel(set, events.first(count + static_cast<std::size_t>(std::max(more, 0))), count);
+    }
+    if (wakes) {
+        wake(set);  // the program may not read all
     }
     end_wait(set);
     return static_cast<int>(count);
@@ -620,13 +665,20 @@ bool any_link() {
 int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     Socket *const socket = sockets.at(fd);
     if (socket == nullptr) {
-        return LIBC(epoll_ctl)(epoll, operation, fd, event);
+        const int result = LIBC(epoll_ctl)(epoll, operation, fd, event);
+        if (result == 0 && operation == EPOLL_CTL_ADD && is_epoll(fd, epoll)) {
+            becomes_member(fd);
+        }
+        return result;
     }
     const Held held;
     std::shared_ptr<Set> set = set_of(epoll);
     Member *member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
     if (member != nullptr && member->is_linked) {
         if (const auto result = change_here(*member, operation, event)) {
+            if (set->is_member) {
+                tell_kernel(*set);
+            }
             return *result;
         }
         member = member_of(*set, fd, *socket);
@@ -659,8 +711,7 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     }
     if (operation == EPOLL_CTL_ADD) {
         if (set == nullptr) {
-            set = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
-            all_sets = sets().size();
+            set = make_set(epoll);
         }
         if (member != nullptr) {
             forget(*member);  // of a socket that the program closed unseen
@@ -671,6 +722,9 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
         members().emplace(socket, added.get());
         if (socket->is_linked()) {
             name_by_address(*added);
+        }
+        if (set->is_member) {
+            keep_in_tcp(*added);
         }
     }
     return result;
@@ -757,12 +811,15 @@ int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeo
     }
     TimeLeft left{timeout};
     const Interruptions handlers;
+    bool has_looked = false;
     for (;;) {
         if (const int found = look_once(*set, events, mask); found != 0 || left.is_over()) {
             return found;
         }
+        // What it found may be the begin of a turn whose bytes have not come.
         const Hot hot = hot_of(*set);
-        if (look([&] { return hot.has_bytes(); })) {
+        has_looked = !has_looked && look([&] { return hot.has_bytes(); });
+        if (has_looked) {
             continue;
         }
         if (handlers.any()) {

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/address.hpp"
+#include "base/fork.hpp"
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
@@ -172,14 +173,24 @@ void *table_of(uid_t user, std::size_t bytes) {
 
 }  // namespace
 
+namespace {
+
+// Held while a thread maps a link, and during a fork: a child has the links that its parent's Sockets have.
+constinit base::LastingMutex mapping;
+
+const base::ForkHook whole_links_after_forks{base::ForkLevel::SocketPreloadStreams,
+                                             {.before = [] { mapping.take(); },
+                                              .after_in_parent = [] { mapping.leave(); },
+                                              .after_in_child = [] { mapping.leave(); }}};
+
+}  // namespace
+
 // The table of the user that this process is now.
 struct Meeting::Tables {
-    static inline constinit base::LastingMutex mutex;
-    static inline std::optional<uid_t> user GUARDED_BY(mutex);
-    static inline Table *table GUARDED_BY(mutex) = nullptr;
+    static inline std::optional<uid_t> user GUARDED_BY(mapping);
+    static inline Table *table GUARDED_BY(mapping) = nullptr;
 
-    [[nodiscard]] static Table *own() {
-        const base::Lock lock{mutex};
+    [[nodiscard]] static Table *own() REQUIRES(mapping) {
         const uid_t now = geteuid();
         if (now != user) {
             user = now;
@@ -213,6 +224,7 @@ void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
 void Meeting::meet(Socket &socket, int fd) {
     const int error = errno;
     if (const TrySection section{socket.meeting_}; section && socket.meeting_state_ != Linked) {
+        const base::Lock lock{mapping};
         const std::uint64_t uses = socket.uses_;
         Table *const table = socket.stays_ || socket.processes_ != 1 ? nullptr : Tables::own();
         const bool is_near = table != nullptr && look(socket, fd, *table);
@@ -292,7 +304,7 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     const std::uint64_t place =
         std::uint64_t{static_cast<unsigned>(getpid())} << 32 | static_cast<unsigned>(file);
     if (!other.place.compare_exchange_strong(free, place)) {
-        forget(socket);
+        give_up(socket);
         return false;
     }
     return true;
@@ -341,7 +353,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
             if (socket.out_.under_way == 0 && socket.in_.under_way == 0 &&
                 ++socket.mismatches_ > most_mismatches) {
                 socket.stay("bytes passed this library by");
-                forget(socket);
+                give_up(socket);
             }
             return false;
         }
@@ -373,6 +385,12 @@ void Meeting::left(Socket &socket) {
 }
 
 void Meeting::forget(Socket &socket) {
+    const HeldHandlers held;
+    const base::Lock lock{mapping};
+    give_up(socket);
+}
+
+void Meeting::give_up(Socket &socket) {
     if (socket.meeting_state_ == Waiting) {
         if (Table *const table = Tables::own(); table != nullptr) {
             std::uint64_t own = name_of(socket.connection_, socket.side_);

@@ -45,6 +45,7 @@ private:
     static bool offer(Socket &socket, Slot &other);
     static bool join(Socket &socket, int fd, std::uint64_t place);
     static bool settle(Socket &socket, int fd, Link &link);
+    static void give_up(Socket &socket);
 };
 
 }  // namespace carry

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -90,6 +91,17 @@ private:
     std::array<iovec, IOV_MAX> parts_;
     std::size_t count_ = 0;
 };
+
+// Returns false for a null pointer and its like, and for addresses that no program has: the kernel's calls
+// refuse these.
+bool are_in_memory(Parts parts) {
+    constexpr std::uintptr_t first = 1U << 16;  // /proc/sys/vm/mmap_min_addr
+    constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
+    return std::ranges::all_of(parts, [](const iovec &part) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(part.iov_base);
+        return part.iov_len == 0 || (begin >= first && begin < end && part.iov_len <= end - begin);
+    });
+}
 
 // Calls use(place in the ring, how many bytes are there together, how many came before) for bytes from a
 // position on, which wrap at the ring's end.
@@ -217,7 +229,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     leave_with_peer(fd);
     {
         const Section section{out_.lock};
-        if ((flags & ~carried) == 0 && bytes != 0) {
+        if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
                 enter_ring(fd);
             }
@@ -436,8 +448,8 @@ void Socket::leave_with_peer(int fd) {
     if (epolls::may_rename(*this, fd)) {
         const Section section{in_.lock};
         advance();
-        is_left = from_peer().turn.load(std::memory_order_seq_cst) == in_.turn && !is_in_ring(in_.turn) &&
-                  drop_all_doorbells(fd) && has_link_.exchange(false);
+        is_left = peers_turn() == in_.turn && !is_in_ring(in_.turn) && drop_all_doorbells(fd) &&
+                  has_link_.exchange(false);
     }
     if (is_left) {
         epolls::unlinked(*this);
@@ -476,9 +488,17 @@ void Socket::take_link(Link &link) {
 ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const Inside inside{*this};
     const std::size_t bytes = base::size_of(parts);
-    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0 || bytes == 0) {
+    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         msghdr message = base::message_of(parts.data(), parts.size());
         return LIBC(recvmsg)(fd, &message, flags);
+    }
+    if (const bool is_bad = !are_in_memory(parts); is_bad || bytes == 0) {
+        // As in the kernel, the call waits first.
+        char first = 0;
+        const iovec one{.iov_base = &first, .iov_len = sizeof(first)};
+        const ssize_t there = receive_linked(fd, Parts{&one, 1}, MSG_PEEK | (flags & MSG_DONTWAIT));
+        errno = there > 0 && is_bad ? EFAULT : errno;
+        return there > 0 ? (is_bad ? -1 : 0) : there;
     }
     const bool waits = (flags & MSG_DONTWAIT) == 0 && blocks();
     const bool waits_for_all = waits && (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
@@ -497,8 +517,10 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             do {  // the bytes may be of several turns
                 more = (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
                 done += more;
-            } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 &&
-                     from_peer().turn.load(std::memory_order_seq_cst) != in_.turn);
+            } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
+            if (done == before && nothing.result > 0) {
+                done += take_unexplained(fd, parts, done, flags);
+            }
             publish();
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
@@ -564,9 +586,7 @@ std::uint64_t Socket::arrived_by_tcp(int fd) {
 
 bool Socket::has_ring_bytes() const {
     const Inside inside{*this};
-    return is_linked() && is_in_ring(in_.turn) &&
-           (from_peer().put.load(std::memory_order_acquire) & ~Direction::refused) != in_.taken &&
-           from_peer().turn.load(std::memory_order_acquire) == in_.turn;
+    return is_linked() && is_in_ring(in_.turn) && in_memory() != 0 && peers_turn() == in_.turn;
 }
 
 bool Socket::has_bytes() const {
@@ -574,9 +594,7 @@ bool Socket::has_bytes() const {
     if (!is_linked()) {
         return false;
     }
-    const Direction &direction = from_peer();
-    return (direction.put.load(std::memory_order_acquire) & ~Direction::refused) != in_.taken ||
-           direction.turn.load(std::memory_order_acquire) != in_.turn;
+    return in_memory() != 0 || peers_turn() != in_.turn;
 }
 
 bool Socket::has_room() const {
@@ -589,10 +607,23 @@ bool Socket::has_room() const {
            out_.put - direction.taken.load(std::memory_order_acquire) <= Direction::ring_bytes / 2;
 }
 
+// Returns the sender's present turn. It is at most two ahead: another one would not be a sender of this
+// library's.
+std::uint32_t Socket::peers_turn() const {
+    const std::uint32_t turn = from_peer().turn.load(std::memory_order_seq_cst);
+    return turn - in_.turn <= 2 ? turn : in_.turn;
+}
+
+// Returns how many bytes the ring has, also of turns that have not begun.
+std::uint64_t Socket::in_memory() const {
+    const std::uint64_t put = from_peer().put.load(std::memory_order_seq_cst) & ~Direction::refused;
+    return put - in_.taken <= Direction::ring_bytes ? put - in_.taken : 0;
+}
+
 // Begins the next turns, as far as the bytes before them are read.
 void Socket::advance() {
     Direction &direction = from_peer();
-    while (direction.turn.load(std::memory_order_seq_cst) != in_.turn && left_of(in_.turn) == 0) {
+    while (peers_turn() != in_.turn && left_of(in_.turn) == 0) {
         direction.turns_read.store(++in_.turn, std::memory_order_release);
     }
 }
@@ -600,7 +631,7 @@ void Socket::advance() {
 // Returns how many unread bytes the present turn or the one after it has, as far as that is decided.
 std::uint64_t Socket::left_of(std::uint32_t turn) const {
     const Direction &direction = from_peer();
-    if (direction.turn.load(std::memory_order_seq_cst) == turn) {
+    if (peers_turn() == turn) {
         return UINT64_MAX;
     }
     const auto begin_of = [&](std::uint32_t which) {
@@ -616,8 +647,7 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
         return 0;
     }
     const std::uint64_t left = left_of(turn);  // first: a later turn may put more
-    const std::uint64_t put = from_peer().put.load(std::memory_order_seq_cst) & ~Direction::refused;
-    return std::min({left, put - in_.taken, Direction::ring_bytes});
+    return std::min(left, in_memory());
 }
 
 // Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
@@ -627,7 +657,7 @@ bool Socket::drop_all_doorbells(int fd) {
     std::uint64_t sent = direction.doorbells.load(std::memory_order_seq_cst);
     if (!is_in_ring(in_.turn)) {
         sent = direction.turns[in_.turn % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
-    } else if (direction.turn.load(std::memory_order_seq_cst) != in_.turn) {
+    } else if (peers_turn() != in_.turn) {
         sent =
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
@@ -731,6 +761,23 @@ std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int fla
     return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
+// The kernel had a byte, and take() found none. A sender counts a doorbell, and begins a turn, before it
+// sends in TCP. So these bytes were sent past the library (io_uring(7), a raw system call), behind what the
+// ring had.
+std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int flags) {
+    const int here = waiting_bytes(fd, SIOCINQ);
+    advance();
+    if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 ||
+        in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst)) {
+        return 0;
+    }
+    stay("bytes passed this library by");
+    PartsFrom wanted{parts, skip, std::min(static_cast<std::size_t>(here), base::size_of(parts) - skip)};
+    msghdr message = wanted.message();
+    const ssize_t bytes = LIBC(recvmsg)(fd, &message, MSG_DONTWAIT | (flags & (MSG_PEEK | MSG_TRUNC)));
+    return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
+}
+
 void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const {
     const Direction &direction = from_peer();
     const std::uint64_t position = in_.taken - direction.origin.load(std::memory_order_relaxed);
@@ -743,7 +790,7 @@ void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) 
 }
 
 void Socket::drop(int fd, std::size_t bytes) {
-    const iovec part{.iov_base = nullptr, .iov_len = bytes};
+    const iovec part{.iov_base = this, .iov_len = bytes};  // not written to
     (void)receive_linked(fd, Parts{&part, 1}, MSG_TRUNC | MSG_DONTWAIT);
 }
 
@@ -755,11 +802,10 @@ bool Socket::begin_sleep(int fd) {
     Direction &direction = from_peer();
     direction.sleepers.fetch_add(1, std::memory_order_seq_cst);
     direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
-    const bool has_nothing = direction.turn.load(std::memory_order_seq_cst) == in_.turn &&
-                             is_in_ring(in_.turn) &&
+    const bool has_nothing = peers_turn() == in_.turn && is_in_ring(in_.turn) &&
                              in_.dropped == direction.doorbells.load(std::memory_order_seq_cst);
     if (has_nothing) {
-        return (direction.put.load(std::memory_order_seq_cst) & ~Direction::refused) == in_.taken;
+        return in_memory() == 0;
     }
     const Section section{in_.lock};
     advance();
@@ -798,7 +844,7 @@ bool Socket::is_readable(int fd) {
 
 std::size_t Socket::unread() const {
     const Inside inside{*this};
-    return is_linked() ? (from_peer().put.load() & ~Direction::refused) - in_.taken : 0;
+    return is_linked() ? in_memory() : 0;
 }
 
 // The bytes in TCP may be of two turns, with doorbells before, between and behind them. None are known of a
@@ -818,8 +864,7 @@ int Socket::readable_bytes(int fd) {
     const Section section{in_.lock};
     advance();
     (void)drop_all_doorbells(fd);
-    const std::uint64_t in_memory = (from_peer().put.load() & ~Direction::refused) - in_.taken;
-    return static_cast<int>(std::min<std::uint64_t>(in_memory + unread_in_tcp(fd), INT_MAX));
+    return static_cast<int>(std::min<std::uint64_t>(in_memory() + unread_in_tcp(fd), INT_MAX));
 }
 
 std::size_t Socket::unsent() const {

@@ -239,6 +239,8 @@ private:
 
     // With the lock of In.
     void advance();
+    [[nodiscard]] std::uint32_t peers_turn() const;
+    [[nodiscard]] std::uint64_t in_memory() const;
     [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t unread_in_tcp(int fd) const;
@@ -248,6 +250,7 @@ private:
     [[nodiscard]] std::size_t peek(int fd, Parts parts);
     [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
                                             std::uint32_t turn) const;
+    [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
 
     Out out_;

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * sockets_memory.c: calls whose result over memory is easily another one than over TCP. Run alone, it shows
+ * that libc does what is asserted here; with libcarry-preload.so, and the argument `memory`, that the same
+ * calls do the same where the bytes go through memory.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "../fails.h"
+#include "socket_pairs.h"
+
+static int watching(int fd, uint32_t events) {
+    const int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = events, .data.fd = fd};
+    assert_true(epoll >= 0);
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), 0);
+    return epoll;
+}
+
+static void assert_told(int epoll, int fd) {
+    struct epoll_event event = {.events = 0};
+    assert_int_equal(epoll_wait(epoll, &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.fd, fd);
+}
+
+static void assert_not_told(int epoll) {
+    struct epoll_event event;
+    assert_int_equal(epoll_wait(epoll, &event, 1, 0), 0);
+}
+
+/* The bytes of a raw system call come behind those that were sent before. */
+static void bytes_come_past_the_library(void **state) {
+    (void)state;
+    int ends[2];
+    char bytes[16];
+    make_pair(ends);
+    assert_int_equal(send(ends[0], "first", 5, 0), 5);
+    assert_int_equal(syscall(SYS_sendto, ends[0], "second", 6, 0, NULL, 0), 6);
+    assert_int_equal(recv(ends[1], bytes, 5, MSG_WAITALL), 5);
+    assert_memory_equal(bytes, "first", 5);
+    await(ends[1], POLLIN);
+    assert_int_equal(recv(ends[1], bytes, 6, MSG_WAITALL), 6);
+    assert_memory_equal(bytes, "second", 6);
+    assert_int_equal(send(ends[0], "third", 5, 0), 5);
+    assert_int_equal(recv(ends[1], bytes, 5, MSG_WAITALL), 5);
+    assert_memory_equal(bytes, "third", 5);
+    close_pair(ends);
+}
+
+static void pointers_that_are_none_are_refused(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    void *volatile none = NULL;
+    void *volatile high = (void *)(UINTPTR_MAX - 4095);
+    make_pair(ends);
+    assert_fails(send(ends[0], none, 1, 0), EFAULT);
+    assert_fails(send(ends[0], high, 1, 0), EFAULT);
+    assert_fails(recv(ends[1], none, 1, MSG_DONTWAIT), EAGAIN);
+    assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    await(ends[1], POLLIN);
+    assert_fails(recv(ends[1], none, 1, 0), EFAULT);
+    assert_fails(read(ends[1], high, 1), EFAULT);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    assert_int_equal(byte, 'x');
+    close_pair(ends);
+}
+
+/* recv(2) of nothing waits for something. */
+static void nothing_is_received_when_something_is_there(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    assert_fails(recv(ends[1], &byte, 0, MSG_DONTWAIT), EAGAIN);
+    assert_int_equal(read(ends[1], &byte, 0), 0);
+    assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    assert_int_equal(recv(ends[1], &byte, 0, 0), 0);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    close_pair(ends);
+}
+
+/* The kernel knows a member by its number and its file, also when the number was closed in between. */
+static void a_member_comes_back_with_its_number(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    const int epoll = watching(ends[1], EPOLLIN);
+    const int other = dup(ends[1]);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    assert_told(epoll, ends[1]);
+    assert_int_equal(dup2(other, ends[1]), ends[1]);
+    assert_int_equal(close(other), 0);
+    assert_told(epoll, ends[1]);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = ends[1]};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_MOD, ends[1], &event), 0);
+    assert_told(epoll, ends[1]);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    assert_not_told(epoll);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+static void an_edge_is_told_of_once(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    const int epoll = watching(ends[1], EPOLLIN | EPOLLET);
+    for (int i = 0; i < 100; ++i) {
+        assert_int_equal(send(ends[0], "xy", 2, 0), 2);
+        assert_told(epoll, ends[1]);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+        assert_not_told(epoll);
+        use(ends);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    }
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+/* The member is disarmed before the connection goes over, and stays so. */
+static void one_shot_is_one(void **state) {
+    (void)state;
+    const bool goes_over = in_the_memory;
+    int ends[2];
+    in_the_memory = false;
+    make_pair(ends);
+    const int epoll = watching(ends[1], EPOLLIN | EPOLLONESHOT);
+    assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    assert_told(epoll, ends[1]);
+    in_the_memory = goes_over;
+    use(ends);
+    assert_int_equal(send(ends[0], "y", 1, 0), 1);
+    assert_not_told(epoll);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.fd = ends[1]};
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_MOD, ends[1], &event), 0);
+    assert_told(epoll, ends[1]);
+    assert_not_told(epoll);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+/* The outer set tells of the inner one, from before the connection goes over and after it. */
+static void sets_tell_of_sets(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    const int inner = watching(ends[1], EPOLLIN);
+    assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    const int outer = watching(inner, EPOLLIN);
+    for (int i = 0; i < 100; ++i) {
+        assert_told(outer, inner);
+        assert_told(inner, ends[1]);
+        assert_told(outer, inner);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+        assert_not_told(inner);
+        assert_not_told(outer);
+        assert_int_equal(send(ends[0], "x", 1, 0), 1);
+    }
+    assert_int_equal(close(outer), 0);
+    assert_int_equal(close(inner), 0);
+    close_pair(ends);
+}
+
+static void exits(int fd) {
+    (void)fd;
+}
+
+static void executes(int fd) {
+    (void)dup2(fd, STDIN_FILENO);
+    (void)execl("/bin/true", "true", (char *)NULL);
+}
+
+/* A child that ends, in any way, leaves the connection to its parent: which ends it orderly. */
+static void a_child_ends(void **state) {
+    (void)state;
+    static void (*const ways[])(int) = {exits, executes};
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
+        int ends[2];
+        char byte = 0;
+        int status = -1;
+        make_pair(ends);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            ways[i](ends[1]);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        use(ends);
+        assert_int_equal(send(ends[0], "x", 1, 0), 1);
+        await(ends[1], POLLIN);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+        assert_int_equal(close(ends[1]), 0);
+        await(ends[0], POLLIN);
+        assert_int_equal(recv(ends[0], &byte, 1, 0), 0);
+        assert_int_equal(close(ends[0]), 0);
+    }
+}
+
+/* The kernel resets a connection of whose bytes an end has not read all. */
+static void a_killed_process_resets(void **state) {
+    (void)state;
+    for (int unread = 0; unread < 2; ++unread) {
+        int ends[2];
+        char byte = 0;
+        int ready[2];
+        make_pair(ends);
+        assert_int_equal(pipe(ready), 0);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)close(ends[0]);
+            (void)!recv(ends[1], &byte, 1, 0);
+            (void)!write(ready[1], &byte, 1);
+            (void)pause();
+            _exit(1);
+        }
+        assert_int_equal(close(ends[1]), 0);
+        assert_int_equal(send(ends[0], "xy", 1 + (size_t)unread, 0), 1 + unread);
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        if (unread != 0) {
+            assert_fails(recv(ends[0], &byte, 1, 0), ECONNRESET);
+        }
+        assert_int_equal(recv(ends[0], &byte, 1, 0), 0);
+        assert_int_equal(close(ready[0]), 0);
+        assert_int_equal(close(ready[1]), 0);
+        assert_int_equal(close(ends[0]), 0);
+    }
+}
+
+int main(int count, char **words) {
+    in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_come_past_the_library),
+        cmocka_unit_test(pointers_that_are_none_are_refused),
+        cmocka_unit_test(nothing_is_received_when_something_is_there),
+        cmocka_unit_test(a_member_comes_back_with_its_number),
+        cmocka_unit_test(an_edge_is_told_of_once),
+        cmocka_unit_test(one_shot_is_one),
+        cmocka_unit_test(sets_tell_of_sets),
+        cmocka_unit_test(a_child_ends),
+        cmocka_unit_test(a_killed_process_resets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
