@@ -426,6 +426,9 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
         }
         if (is_readable) {
             member.told = member.socket->arrived();
+            if (member.has(EPOLLET) && member.socket->is_partly_in_tcp()) {
+                member.told_by_tcp = member.socket->arrived_by_tcp(member.number);
+            }
             member.quiet = 0;
             member.is_disarmed = member.has(EPOLLONESHOT);
         }

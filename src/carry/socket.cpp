@@ -574,6 +574,11 @@ std::uint64_t Socket::arrived() const {
     return is_linked() ? from_peer().put.load(std::memory_order_acquire) & ~Direction::refused : 0;
 }
 
+bool Socket::is_partly_in_tcp() const {
+    const Inside inside{*this};
+    return is_linked() && (!is_in_ring(in_.turn) || peers_turn() != in_.turn);
+}
+
 std::uint64_t Socket::arrived_by_tcp(int fd) {
     const Inside inside{*this};
     if (!is_linked()) {

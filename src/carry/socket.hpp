@@ -106,6 +106,8 @@ public:
     [[nodiscard]] bool is_readable(int fd);
     // Returns how many bytes have come through the ring, so that a caller sees whether more came.
     [[nodiscard]] std::uint64_t arrived() const;
+    // Returns whether bytes of another turn may be in TCP, beside those of the ring.
+    [[nodiscard]] bool is_partly_in_tcp() const;
     // Returns a number that changes when bytes for the program, or the end of them, come through TCP.
     [[nodiscard]] std::uint64_t arrived_by_tcp(int fd);
 

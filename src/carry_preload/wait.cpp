@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry_preload/wait: poll, select and epoll.
+#include <dirent.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -7,12 +8,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <memory>
 #include <new>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/interpose.hpp"
+#include "carry/high_number.hpp"
 #include "carry/looking.hpp"
 #include "carry/section.hpp"
 #include "carry/waits.hpp"
@@ -94,6 +99,26 @@ struct Sets {
         return count;
     }
 };
+
+// Returns how far select(2) looks: at most as far as the program's last descriptor. A program whose sets have
+// FD_SETSIZE numbers may give getdtablesize(3). The kernel looks as far as its table of descriptors goes,
+// which is long here, because those of this library have high numbers.
+int end_of(int count) {
+    const int high = carry::first_high_number();
+    if (count <= FD_SETSIZE || high < 0) {
+        return count;
+    }
+    const carry::HeldHandlers held;
+    const std::unique_ptr<DIR, int (*)(DIR *)> folder{opendir("/proc/self/fd"), closedir};
+    int end = folder != nullptr ? FD_SETSIZE : count;
+    while (const dirent *entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
+        const std::string_view name{entry->d_name};
+        int fd = -1;  // of the two entries that are folders
+        (void)std::from_chars(name.data(), name.data() + name.size(), fd);
+        end = fd < high ? std::max(end, fd + 1) : end;
+    }
+    return std::min(count, end);
+}
 
 // A handler that interrupts the call may use the heap as well.
 class Entries {
@@ -192,6 +217,7 @@ INTERPOSED(5, __ppoll_chk)(pollfd *entries, nfds_t count, const timespec *timeou
 
 // Linux writes the time that is left.
 INTERPOSED(5, select)(int count, fd_set *readable, fd_set *writable, fd_set *exceptional, timeval *timeout) {
+    count = end_of(count);
     std::optional<timespec> time;
     if (timeout != nullptr) {
         time = timespec{.tv_sec = timeout->tv_sec + timeout->tv_usec / 1'000'000,
@@ -214,6 +240,7 @@ INTERPOSED(5, select)(int count, fd_set *readable, fd_set *writable, fd_set *exc
 
 INTERPOSED(6, pselect)(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
                        const timespec *timeout, const sigset_t *mask) {
+    count = end_of(count);
     const auto ready = is_valid(timeout)
                            ? select_any(count, Sets{{readable, writable, exceptional}}, timeout, mask)
                            : std::nullopt;
