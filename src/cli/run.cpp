@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 
 struct Options {
     bool sockets = false;
+    bool roce = false;
     std::string stats;  // empty for none, "true" for standard error, or a file
     std::string device;
     std::vector<std::string> words;
@@ -92,6 +93,9 @@ Outcome<> run(const Options &options) {
     if (!options.device.empty() && !by_memory) {
         setenv("RPMA_DEVICE", options.device.c_str(), 1);
     }
+    if (options.roce) {
+        setenv("SOFTRDMA_ROCE", "1", 1);
+    }
     if (options.sockets) {
         setenv("RS_PROBE", "known", 0);  // other servers may wait in silence, or log an attack
         setenv("RS_GRACE_MS", "0", 0);   // clients under `rpma run` ask before a server can speak
@@ -132,6 +136,10 @@ void add_run(CLI::App &app, Command &chosen) {
         ->type_name("KIND")
         ->check(CLI::IsMember({"auto", "soft", "kernel", "memory"}))
         ->needs(sockets);
+    command
+        ->add_flag("--roce", options->roce,
+                   "The program sees devices of RoCE, for programs that take no iWARP device")
+        ->excludes(sockets);
     add_tls(*command);
     command
         ->add_flag("--stats", options->stats,

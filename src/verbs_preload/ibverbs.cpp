@@ -123,7 +123,8 @@ extern "C" {
     return softrdma_ibv_query_gid_table(context, entries, max_entries, flags);
 }
 
-// It is one of libibverbs' private names, for ibv_devinfo. Type 0 is that of InfiniBand and RoCE version 1.
+// It is one of libibverbs' private names, for ibv_devinfo. Type 0 is that of InfiniBand and RoCE version 1,
+// and 1 that of RoCE version 2.
 [[gnu::visibility("default")]] int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned index,
                                                       int *type) {
     ibv_gid_entry entry;
@@ -131,7 +132,7 @@ extern "C" {
         errno = error;
         return -1;
     }
-    *type = 0;
+    *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
     return 0;
 }
 

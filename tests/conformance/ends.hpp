@@ -91,7 +91,10 @@ public:
     [[nodiscard]] bool native(unsigned operation) const {
         return subject.is_soft && (provider().native.of_queue_pair(id->qp) & operation) == operation;
     }
-    [[nodiscard]] bool is_iwarp() const { return id->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
+    // The soft device speaks iWARP also when it looks like RoCE (SOFTRDMA_ROCE).
+    [[nodiscard]] bool is_iwarp() const {
+        return subject.is_soft || id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+    }
 
     Sizes sizes;
     rdma_event_channel *events = nullptr;

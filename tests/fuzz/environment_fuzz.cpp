@@ -63,6 +63,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(asked.has_value() == (value.empty() || value == "0" || value == "1"),
                 "another word is refused");
         require(asked.value_or(false) == (value == "1"), "only 1 asks for CRC32C");
+        const auto roce = soft::roce_asked_for(value.c_str());
+        require(roce.has_value() == asked.has_value() && roce.value_or(false) == (value == "1"),
+                "only 1 asks for devices of RoCE");
         const auto within_host = soft::within_host_asked_for(value.c_str());
         require(
             within_host.has_value() == (value.empty() || value == "on" || value == "rings" || value == "off"),

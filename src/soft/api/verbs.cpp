@@ -120,11 +120,11 @@ const Device &device_of(const ibv_context &context) {
 
 std::vector<ibv_gid_entry> gid_table(const ibv_context &context) {
     std::vector<ibv_gid_entry> table;
-    for (const auto &address : soft::addresses_of(device_of(context))) {
-        table.push_back({.gid = soft::gid_of(reinterpret_cast<const sockaddr &>(address)),
+    for (const soft::GidRow &row : soft::gids_of(device_of(context))) {
+        table.push_back({.gid = row.gid,
                          .gid_index = static_cast<std::uint32_t>(table.size()),
                          .port_num = 1,
-                         .gid_type = IBV_GID_TYPE_IB,
+                         .gid_type = static_cast<std::uint32_t>(row.type),
                          .ndev_ifindex = if_nametoindex(device_of(context).interface.c_str())});
     }
     return table;

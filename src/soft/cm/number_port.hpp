@@ -20,6 +20,9 @@ namespace soft {
 class NumberPort final : public Listener::Owner {
 public:
     NumberPort(base::Fd socket, std::uint16_t port) : socket_{std::move(socket)}, port_{port} {}
+    NumberPort(const NumberPort &) = delete;
+    NumberPort &operator=(const NumberPort &) = delete;
+    virtual ~NumberPort() = default;
 
     // Lets peers in. Returns the group that serves the listener, the same for all ports. Fails with EMFILE,
     // ENFILE, ENOMEM, or an error of listen(2).

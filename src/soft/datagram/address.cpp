@@ -47,6 +47,9 @@ base::Result<AddressHandle *> AddressHandle::create(ibv_pd &pd, const ibv_ah_att
 ibv_ah_attr address_attributes(const Device &device, const ibv_gid &source, const ibv_gid &destination) {
     const auto gids = udp::gids_of(device);
     auto from = std::ranges::find_if(gids, [&](const ibv_gid &one) { return udp::same(one, source); });
+    if (from != gids.end() && from + 1 != gids.end() && udp::same(from[1], source)) {
+        ++from;  // version 2 of RoCE
+    }
     if (from == gids.end()) {
         from = std::ranges::find_if(
             gids, [&](const ibv_gid &one) { return udp::is_ipv4(one) == udp::is_ipv4(destination); });

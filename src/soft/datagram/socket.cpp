@@ -88,8 +88,8 @@ bool is_unspecified(const ibv_gid &gid) {
 
 std::vector<ibv_gid> gids_of(const Device &device) {
     std::vector<ibv_gid> gids;
-    for (const tcp::Address &address : addresses_of(device)) {
-        gids.push_back(gid_of(reinterpret_cast<const sockaddr &>(address)));
+    for (const GidRow &row : soft::gids_of(device)) {
+        gids.push_back(row.gid);
     }
     return gids;
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "base/address.hpp"
@@ -39,6 +40,24 @@ std::vector<std::unique_ptr<Device>> &registry() REQUIRES(registry_lock) {
     return all;
 }
 
+bool is_roce() {
+    return roce_of_environment().value_or(false);
+}
+
+// Returns a number of this boot of this machine, FNV-1a of the kernel's text; 0 when the kernel has none.
+std::uint64_t number_of_boot() {
+    std::ifstream file{"/proc/sys/kernel/random/boot_id"};
+    std::string text;
+    if (!std::getline(file, text)) {
+        return 0;
+    }
+    std::uint64_t number = 0xcbf29ce484222325;
+    for (const char character : text) {
+        number = (number ^ static_cast<unsigned char>(character)) * 0x100000001b3;
+    }
+    return number;
+}
+
 // All of 127.0.0.0/8 belongs to the loopback interface.
 bool is_loopback(const sockaddr &address) {
     return address.sa_family == AF_INET &&
@@ -58,8 +77,8 @@ Device *device_named(const std::string &interface) {
         return known->get();
     }
     auto device = std::make_unique<Device>();
-    device->node_type = IBV_NODE_RNIC;
-    device->transport_type = IBV_TRANSPORT_IWARP;
+    device->node_type = is_roce() ? IBV_NODE_CA : IBV_NODE_RNIC;
+    device->transport_type = is_roce() ? IBV_TRANSPORT_IB : IBV_TRANSPORT_IWARP;
     const std::string name = name_prefix + interface;
     name.copy(device->name, sizeof(device->name) - 1);
     name.copy(device->dev_name, sizeof(device->dev_name) - 1);
@@ -105,6 +124,20 @@ ibv_gid gid_of(const sockaddr &address) {
         std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in &>(address).sin_addr, sizeof(in_addr));
     }
     return gid;
+}
+
+std::vector<GidRow> gids_of(const Device &device) {
+    std::vector<GidRow> rows;
+    for (const tcp::Address &address : addresses_of(device)) {
+        const ibv_gid gid = gid_of(reinterpret_cast<const sockaddr &>(address));
+        if (is_roce()) {
+            rows.push_back({.gid = gid, .type = IBV_GID_TYPE_ROCE_V1});
+            rows.push_back({.gid = gid, .type = IBV_GID_TYPE_ROCE_V2});
+        } else {
+            rows.push_back({.gid = gid, .type = IBV_GID_TYPE_IB});
+        }
+    }
+    return rows;
 }
 
 namespace {
@@ -177,8 +210,8 @@ base::Result<void> check_tls_files() {
 }  // namespace
 
 base::Result<void> check_variables() {
-    const bool valid =
-        Faults::understood() && crc_of_environment() && within_host_of_environment() && tls_of_environment();
+    const bool valid = Faults::understood() && crc_of_environment() && within_host_of_environment() &&
+                       roce_of_environment() && tls_of_environment();
     return valid ? base::Result<void>{} : base::failure(EINVAL);
 }
 
@@ -216,8 +249,9 @@ base::Result<ibv_context *> context_of(Device &device) {
 }
 
 __be64 guid_of(const Device &device) {
-    const __be64 guid = htobe64(if_nametoindex(device.interface.c_str()));
-    return guid;
+    const std::uint64_t index = if_nametoindex(device.interface.c_str());
+    static const std::uint64_t boot = is_roce() ? number_of_boot() : 0;
+    return htobe64(boot ^ index);
 }
 
 void query(const Device &device, ibv_device_attr &attributes) {
@@ -256,13 +290,14 @@ void query(const Device &device, ibv_port_attr &attributes) {
     attributes.state = IBV_PORT_ACTIVE;
     attributes.max_mtu = IBV_MTU_4096;
     attributes.active_mtu = IBV_MTU_4096;
-    attributes.gid_tbl_len = static_cast<int>(addresses_of(device).size());
+    attributes.gid_tbl_len = static_cast<int>(gids_of(device).size());
     attributes.max_msg_sz = limits::max_message_bytes;
     attributes.pkey_tbl_len = 1;
     attributes.active_width = 2;  // 4X
     attributes.active_speed = 4;  // 10 Gb/s: a number for tools, not a measurement
     attributes.phys_state = 5;    // link up
     attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+    attributes.flags = is_roce() ? std::uint8_t{IBV_QPF_GRH_REQUIRED} : std::uint8_t{0};
 }
 
 }  // namespace soft

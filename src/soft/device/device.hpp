@@ -36,11 +36,19 @@ struct Device : ibv_device {
 
 // Returns an address as a GID; IPv4 is mapped into IPv6.
 [[nodiscard]] ibv_gid gid_of(const sockaddr &address);
+// A row of the table that ibv_query_gid reads. As on cards of RoCE, with SOFTRDMA_ROCE an address has two:
+// that of version 1, and behind it that of version 2.
+struct GidRow {
+    ibv_gid gid;
+    ibv_gid_type type;
+};
+[[nodiscard]] std::vector<GidRow> gids_of(const Device &device);
 inline constexpr __be16 default_pkey = 0xffff;
 
 // Returns the present devices. A device is never destroyed, so pointers to it stay valid.
 [[nodiscard]] std::vector<Device *> devices();
-// Returns the index of the interface, which devices of one machine do not share.
+// Returns the index of the interface, which devices of one machine do not share. With SOFTRDMA_ROCE it is
+// combined with a number of this machine's boot, because programs compare the GUIDs of several machines.
 [[nodiscard]] __be64 guid_of(const Device &device);
 // Returns the device that serves a local address; null when no interface has it; a failure when the addresses
 // cannot be read.

@@ -57,6 +57,23 @@ enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
     return once;
 }
 
+// Returns whether this value of SOFTRDMA_ROCE, nullptr when it is not set, asks for devices that look like
+// cards of RoCE to their program. Fails with EINVAL, and logs it, when the value is not valid.
+[[nodiscard]] inline base::Result<bool> roce_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (!word.empty() && word != "0" && word != "1") {
+        BASE_LOG(Error, "SOFTRDMA_ROCE is \"%s\", expected 0 or 1: no device is opened", value);
+        return base::failure(EINVAL);
+    }
+    return word == "1";
+}
+
+// Returns the meaning of SOFTRDMA_ROCE at the first call. After a failure no device opens.
+[[nodiscard]] inline const base::Result<bool> &roce_of_environment() {
+    static const base::Result<bool> once = roce_asked_for(secure_getenv("SOFTRDMA_ROCE"));
+    return once;
+}
+
 // Returns the meaning of this value of RPMA_TLS, nullptr when it is not set. Fails with EINVAL, and logs it,
 // when the value is not valid.
 [[nodiscard]] inline base::Result<base::TlsAsked> tls_asked_for(const char *value) {
