@@ -8,9 +8,8 @@
 // request). Where the kernel's set has all events that are needed of it, a change of a member with a link
 // stays here; it reaches the kernel before a thread sleeps. A member whose ring has room for what the program
 // sends is ready for EPOLLOUT by that, and the kernel's set does not need this event.
-#include <linux/sockios.h>
+#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <array>
@@ -884,12 +883,15 @@ void epolls::closed_between(unsigned first, unsigned last) {
 
 bool epolls::may_rename(Socket &socket, int fd) {
     constexpr std::size_t most_with_one_shot = 1024;  // the kernel tells of each member
-    int unread = 0;
+    const auto has_news = [fd] {
+        pollfd one{.fd = fd, .events = POLLIN | POLLPRI | POLLRDHUP, .revents = 0};
+        return LIBC(poll)(&one, 1, 0) != 0;
+    };
     const Held held;
     const auto [first, last] = members().equal_range(&socket);
     return std::all_of(first, last, [&](const auto &one) {
         const Member &member = *one.second;
-        return (!member.has(EPOLLET) || (LIBC(ioctl)(fd, SIOCINQ, &unread) == 0 && unread == 0)) &&
+        return (!member.has(EPOLLET) || !has_news()) &&
                (!member.has(EPOLLONESHOT) || member.set.members.size() <= most_with_one_shot);
     });
 }

@@ -423,7 +423,9 @@ void Socket::ring_doorbell(int fd) {
                           (events_now(fd, POLLOUT) & POLLOUT) != 0)) {
         direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
         const char bell = 0;
-        (void)LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+            direction.doorbells.store(--out_.doorbells, std::memory_order_seq_cst);
+        }
     }
 }
 

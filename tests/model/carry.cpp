@@ -412,6 +412,7 @@ private:
 
     // One end closes, perhaps with unread bytes; the other reads to the end.
     void ends(std::size_t place, int side) {
+        settle(place, 1 - side, 0);  // the kernel drops what it has not sent when it resets
         closes(place, side, below(5) == 0 ? Call::Reset : Call::Close);
         settle_end(place, 1 - side);
     }
@@ -429,6 +430,11 @@ private:
     // A process is killed; the ends that it had are drained by the others, and another process takes its
     // place.
     void kills(std::size_t number) {
+        for (std::size_t place = 0; place < most_connections; ++place) {
+            for (int side = 0; connections_[place].is_open && side < 2; ++side) {
+                settle(place, side, 0);
+            }
+        }
         (void)kill(processes_[number].pid, SIGKILL);
         (void)waitpid(processes_[number].pid, nullptr, 0);
         (void)close(processes_[number].commands);
