@@ -40,8 +40,8 @@ class Help:
 
     @staticmethod
     def term(term):
-        """Returns an option as a manual sets it, and its default. CLI11's term is: NAMES TYPE[:CHECK][=DEFAULT] [...] [REQUIRED] [Excludes: NAMES] [Needs: NAME]"""
-        names, value, default = re.fullmatch(r'(\S+)(?: ([A-Z]+)[^=]*(?:=(\S+))?)?', re.sub(r' REQUIRED| (?:Excludes|Needs): \S+| \.\.\.', '', term)).groups()
+        """Returns an option as a manual sets it, and its default. CLI11's term is: NAMES TYPE[:CHECK][=DEFAULT] [...] [REQUIRED] [Excludes: NAMES] [Needs: NAMES]"""
+        names, value, default = re.fullmatch(r'(\S+)(?: ([A-Z]+)[^=]*(?:=(\S+))?)?', re.sub(r' REQUIRED| (?:Excludes|Needs):(?: \S+)+| \.\.\.', '', term)).groups()
         shown = f'**{plain(names.replace(",", ", "))}**'
         if value and names.startswith('-'):
             shown += f' *{ {"FLOAT": "NUMBER", "UINT": "NUMBER"}.get(value, value) }*'

@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "cli/note.hpp"
 #include "cli/transfer.hpp"
 
 namespace cli {
@@ -48,21 +47,6 @@ Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOpti
 // A server's text goes to a terminal.
 std::string shown(const std::string &text) {
     return printable(std::as_bytes(std::span{text}), {});
-}
-
-Facts facts_of(const Listed &content) {
-    const Note &note = content.note;
-    const std::string from =
-        note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
-    return {{"name", "NAME", content.name, shown(content.name)},
-            {"sequence", "SEQUENCE", content.sequence, std::to_string(content.sequence)},
-            {"time", "TIME", note.time, shown(note.time)},
-            {"bytes", "BYTES", note.length, std::to_string(note.length)},
-            {"checksum", "CHECKSUM", checksum_text(note.checksum), checksum_text(note.checksum)},
-            {"host", "FROM", note.host, shown(from)},
-            {"identity", "", note.identity.empty() ? nlohmann::json{} : nlohmann::json{note.identity}, ""},
-            {"label", "LABEL", note.label, shown(note.label)},
-            {"fault", "", content.fault, content.fault.empty() ? "" : "FAULT: " + shown(content.fault)}};
 }
 
 Outcome<> list(const TransferOptions &options) {
@@ -132,6 +116,21 @@ Outcome<> rollback(const RollbackOptions &options) {
 }
 
 }  // namespace
+
+Facts facts_of(const Listed &content) {
+    const Note &note = content.note;
+    const std::string from =
+        note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
+    return {{"name", "NAME", content.name, shown(content.name)},
+            {"sequence", "SEQUENCE", content.sequence, std::to_string(content.sequence)},
+            {"time", "TIME", note.time, shown(note.time)},
+            {"bytes", "BYTES", note.length, std::to_string(note.length)},
+            {"checksum", "CHECKSUM", checksum_text(note.checksum), checksum_text(note.checksum)},
+            {"host", "FROM", note.host, shown(from)},
+            {"identity", "", note.identity.empty() ? nlohmann::json{} : nlohmann::json{note.identity}, ""},
+            {"label", "LABEL", note.label, shown(note.label)},
+            {"fault", "", content.fault, content.fault.empty() ? "" : "FAULT: " + shown(content.fault)}};
+}
 
 void add_list(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<TransferOptions>();

@@ -64,7 +64,7 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
                 options.address, content.sequence, options.file);
         }
         if (content.sequence == last_wrong) {
-            return failed("{}: content {} in the pool is damaged: its checksum is wrong; {} was not written",
+            return failed("{}: content {} is damaged: its checksum is wrong; {} was not written",
                           options.address, content.sequence, options.file);
         }
         last_wrong = content.sequence;

@@ -155,7 +155,7 @@ Outcome<Content> send(Session &session, Source &source, const PushOptions &optio
 Outcome<> commit(Session &session, const Content &content, const PushOptions &options) {
     const auto unknown = [&](const std::string &text) {
         return std::unexpected{
-            Failure{fmt::format("{}; the pool holds the old content or the new, which is content {}, {}",
+            Failure{fmt::format("{}; the server has the old content or the new, which is content {}, {}",
                                 text, content.sequence, checksum_text(content.checksum)),
                     Exit::Unknown, content.sequence, content.checksum}};
     };

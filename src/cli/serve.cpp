@@ -321,6 +321,7 @@ Outcome<> serve(const ServeOptions &options) {
         if (copies && !store->is_dax() && store->is_on_storage()) {
             store->serve_copies();
         }
+        TRY(store->start_check());
         return serve(
             options, places, std::move(limits), signals.get(), *store,
             [&](Summary &summary) { describe(options, *store, summary); }, [&] { store->discard_created(); });
@@ -350,8 +351,9 @@ void add_serve(CLI::App &app, Command &chosen) {
         "Without --psk or --x509 there is no authentication and no encryption: any program that reaches the "
         "address can read and replace the content. --psk lets in those alone that have a key (rpma keygen), "
         "--x509 those that have a certificate.\n"
-        "The pool keeps two contents of SIZE bytes, so a crash at any moment leaves the old one or the new "
-        "one.\n"
+        "A store keeps contents as plain files, by their names. A pool keeps two contents of SIZE bytes. A "
+        "crash "
+        "at any moment leaves the old content or the new one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
     CLI::Option *const store =
         command->add_option("--store", options->store, "The store, a folder; created when it does not exist")

@@ -14,8 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <limits>
+#include <functional>
 #include <utility>
 
 #include "base/log.hpp"
@@ -76,12 +75,21 @@ Mapping map(int fd, std::size_t size) {
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
 }
 
+constexpr const char *was_deleted = "was deleted";
+
+bool always() {
+    return true;
+}
+
 // Calls `take` with the file's bytes, piece by piece. Returns 0 or an errno value, which is ENODATA when the
-// file ends before.
+// file ends before, and ECANCELED when `goes_on` returns false.
 template <typename Take>
-int read_all(int fd, std::uint64_t length, Take take) {
+int read_all(int fd, std::uint64_t length, Take take, const std::function<bool()> &goes_on = always) {
     const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
     for (std::uint64_t done = 0; done < length;) {
+        if (!goes_on()) {
+            return ECANCELED;
+        }
         const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
         const ssize_t got = pread(fd, memory.get(), wanted, static_cast<off_t>(done));
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
@@ -125,7 +133,8 @@ Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t
                          : -1};
     struct stat status{};
     if (!file || fstat(file.get(), &status) != 0) {
-        return errno == ENOENT ? failed("was deleted") : failed("cannot be opened: {}", errno_text(errno));
+        return errno == ENOENT ? failed("{}", was_deleted)
+                               : failed("cannot be opened: {}", errno_text(errno));
     }
     return S_ISREG(status.st_mode) ? Outcome<base::Fd>{std::move(file)} : failed("is no regular file");
 }
@@ -135,6 +144,33 @@ Outcome<Note> read_note(int file) {
     const ssize_t size = fgetxattr(file, attribute, text.data(), text.size());
     return size >= 0 ? decode_note({text.data(), static_cast<std::size_t>(size)})
                      : failed("has no note that can be read: {}", errno_text(errno));
+}
+
+// Returns the fault of a content, and sets its note; empty without a fault, or when it ended early.
+std::string check_content(int store, Listed &content, const std::function<bool()> &goes_on) {
+    const auto file = open_content(store, content.name, content.sequence);
+    if (!file) {
+        return file.error().text;
+    }
+    auto note = read_note(file->get());
+    if (!note) {
+        return note.error().text;
+    }
+    content.note = *std::move(note);
+    struct stat status{};
+    if (fstat(file->get(), &status) != 0 || std::cmp_not_equal(status.st_size, content.note.length)) {
+        return fmt::format("has {} bytes (expected {})", status.st_size, content.note.length);
+    }
+    // Otherwise the page cache could hide what is wrong with storage.
+    (void)posix_fadvise(file->get(), 0, 0, POSIX_FADV_DONTNEED);
+    Crc32c found;
+    const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
+    if (const int error = read_all(file->get(), content.note.length, add, goes_on); error != 0) {
+        return error == ECANCELED ? "" : fmt::format("cannot be read: {}", errno_text(error));
+    }
+    return found.value() == content.note.checksum
+               ? ""
+               : fmt::format("is damaged: it has another checksum, {}", checksum_text(found.value()));
 }
 
 class StoreUpload final : public Upload {
@@ -179,11 +215,16 @@ public:
     }
 
     [[nodiscard]] Answer store(std::uint64_t offset, std::uint64_t length) override {
-        const int error = sync(offset, length);
-        return error == 0 ? Answer{} : Answer{Verdict::NotDurable, error};
+        if (error_ == 0) {
+            error_ = sync(offset, length);
+        }
+        return error_ == 0 ? Answer{} : Answer{Verdict::NotDurable, error_};
     }
 
     [[nodiscard]] Answer commit(const Request &request, const Who &who) override {
+        if (error_ != 0) {
+            return {Verdict::NotDurable, error_};
+        }
         Note &note = entry_.note;
         note = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
         mapping_.reset();
@@ -268,6 +309,9 @@ private:
     Options options_;
     std::shared_ptr<Mapping> mapping_;  // of all that it may write
     std::uint64_t taken_ = 0;
+    // The errno value of storage's first failure. The kernel reports lost bytes only once, so no later sync
+    // means anything.
+    int error_ = 0;
     Store::Entry entry_;
 };
 
@@ -398,10 +442,65 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
     return std::ranges::any_of(contents, shares) ? 0 : entry.note.length;
 }
 
+Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
+                         const std::function<bool()> &goes_on) {
+    for (const std::string &name : TRY(names_in(folder))) {
+        if (!is_name(name)) {
+            continue;
+        }
+        const base::Fd inside{openat(folder, name.c_str(), folder_flags)};
+        if (!inside) {
+            return failed("{}: cannot open it as a folder: {}", name, errno_text(errno));
+        }
+        std::vector<std::uint64_t> sequences;
+        for (const std::string &file_name : TRY(names_in(inside.get()))) {
+            if (const std::uint64_t sequence = sequence_of(file_name); sequence != 0) {
+                sequences.push_back(sequence);
+            }
+        }
+        std::ranges::sort(sequences, std::greater{});
+        for (const std::uint64_t sequence : sequences) {
+            Listed content{name, sequence, {}, {}};
+            content.fault = check_content(folder, content, goes_on);
+            if (!goes_on()) {
+                return {};
+            }
+            if (content.fault != was_deleted) {
+                found(content);
+            }
+        }
+    }
+    return {};
+}
+
+Outcome<> Store::start_check() {
+    check_ = TRY(start_thread([this] {
+        const auto found = [this](const Listed &content) {
+            if (!content.fault.empty()) {
+                BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
+                         std::to_string(content.sequence).c_str(), content.fault.c_str());
+                const base::Lock lock{damage_mutex_};
+                damage_[{content.name, content.sequence}] = content.fault;
+            }
+        };
+        const auto goes_on = [this] { return !stopping_.load(std::memory_order_relaxed); };
+        if (const auto checked = check_contents(folder_.get(), found, goes_on); !checked) {
+            BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
+        }
+    }));
+    return {};
+}
+
 // Returns the fault of a content's file, without a look at its bytes; empty without one.
 std::string Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
     if (!entry.damage.empty()) {
         return entry.damage;
+    }
+    {
+        const base::Lock lock{damage_mutex_};
+        if (const auto found = damage_.find({name, sequence}); found != damage_.end()) {
+            return found->second;
+        }
     }
     const auto file = open_content(folder_.get(), name, sequence);
     struct stat status{};
@@ -420,6 +519,10 @@ bool Store::is_on_storage() const {
 }
 
 Store::~Store() {
+    stopping_.store(true, std::memory_order_relaxed);
+    if (check_.joinable()) {
+        check_.join();
+    }
     if (measured_file_) {
         (void)unlinkat(folder_.get(), measured_name, 0);
     }

@@ -6,13 +6,17 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/mutex.hpp"
 #include "cli/contents.hpp"
 #include "cli/note.hpp"
 
@@ -34,6 +38,13 @@ struct Space {
     [[nodiscard]] std::uint64_t left() const;
 };
 
+// Reads the bytes of every content below the folder of a store from storage, and compares them with the
+// checksum that they had at their commit. The newest content of a name comes first. `found` gets each
+// content, with its fault if it has one. It ends early when `goes_on` returns false, which it asks often. It
+// needs no lock: a content never changes, and one that is removed meanwhile is left out. Blocks.
+[[nodiscard]] Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
+                                       const std::function<bool()> &goes_on);
+
 class Store final : public Contents {
 public:
     // A content that has its name.
@@ -49,6 +60,10 @@ public:
     [[nodiscard]] static Outcome<std::unique_ptr<Store>> open(const std::string &path,
                                                               const StoreOptions &options);
     ~Store() override;
+
+    // Starts to check the bytes of all contents, in a thread of its own. A fault that it finds is logged, and
+    // the content is not served any more.
+    [[nodiscard]] Outcome<> start_check();
 
     // Makes memory of clients a copy in memory, for a device that can register no page of a file.
     void serve_copies() { is_copied_ = true; }
@@ -106,6 +121,11 @@ private:
     std::map<std::string, Name> names_;
     std::shared_ptr<Space> space_ = std::make_shared<Space>();
     base::Fd measured_file_;
+    mutable base::Mutex damage_mutex_;
+    // What the check of the bytes has found, by name and sequence.
+    std::map<std::pair<std::string, std::uint64_t>, std::string> damage_ GUARDED_BY(damage_mutex_);
+    std::atomic<bool> stopping_{false};  // relaxed: it publishes nothing else
+    std::thread check_;
     Mapping sample_;
     Mapping measured_;  // once a client measures
 };

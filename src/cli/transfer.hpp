@@ -9,6 +9,7 @@
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
+#include "cli/note.hpp"
 #include "cli/pool_format.hpp"
 #include "cli/report.hpp"
 #include "cli/session.hpp"
@@ -48,6 +49,9 @@ inline void add_wait(CLI::App &command, TransferOptions &options) {
 
 // Opens a session that pushes, and waits for another push of that name to end, as long as the options say.
 [[nodiscard]] Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options);
+
+// Returns the row of a content, for a table.
+[[nodiscard]] Facts facts_of(const Listed &content);
 
 // Returns the name of a content that a client pushes or pulls.
 [[nodiscard]] inline std::string name_of(const Where &where) {

@@ -61,7 +61,7 @@ kill -STOP "$server"
 exec {input}>&-
 kill_server
 exec {input}>/dev/null
-ends_with 4 'the pool holds the old content or the new, which is content 2, crc32c:00000000$'
+ends_with 4 'the server has the old content or the new, which is content 2, crc32c:00000000$'
 : >empty
 start_server pool 1M
 pulled old empty

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This file is linked into an rpma of its own, whose storage fails on purpose. While the file that
-// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of msync or fdatasync, counted from 1, that
-// fails, and the errno value. The failing call writes nothing and removes the file, so that the next succeed,
-// as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long as another
-// process has it open for writing. While the file that RPMA_TEST_NO_REGION names exists, the next region for
-// one connection cannot be made; that failure removes the file too.
+// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of msync, fdatasync or fsync, counted from
+// 1, that fails, and the errno value. The failing call writes nothing and removes the file, so that the next
+// succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long
+// as another process has it open for writing. While the file that RPMA_TEST_NO_REGION names exists, the next
+// region for one connection cannot be made; that failure removes the file too.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -68,6 +68,14 @@ EXPORTED int fdatasync(int fd) {
         return -1;
     }
     return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
+
+EXPORTED int fsync(int fd) {
+    if (const int error = failure(); error != 0) {
+        errno = error;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
 EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,

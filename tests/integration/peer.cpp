@@ -251,6 +251,25 @@ int wrong_checksum(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Different ? 0 : 1;
 }
 
+// Commits although the server said that its bytes are not durable.
+int commit_after_failure(const char *address, const char *port) {
+    Client client;
+    client.connect_well(address, port, cli::Mode::Push);
+    const auto bytes = std::span{client.memory}.first(1000);
+    if (!client.says_that_it_is_there({.ask = cli::Ask::Grow, .length = bytes.size()})) {
+        die("no room");
+    }
+    client.take_region(
+        cli::decode_answer(std::span{client.memory}.subspan(3072, sizeof(cli::AnswerBytes)))->memory_region);
+    const auto stored = client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = bytes.size()});
+    const cli::Request commit{
+        .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
+    return stored.verdict == cli::Verdict::NotDurable &&
+                   client.write_and_ask(1000, commit).verdict == cli::Verdict::NotDurable
+               ? 0
+               : 1;
+}
+
 // Commits as a pusher that was refused after the server had posted its receives.
 int refused_commit(const char *address, const char *port) {
     Client client;
@@ -589,6 +608,7 @@ int main(int argc, char **argv) {
                        {"write_as_puller", write_as_puller},
                        {"others_key", others_key},
                        {"wrong_checksum", wrong_checksum},
+                       {"commit_after_failure", commit_after_failure},
                        {"refused_commit", refused_commit},
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},

@@ -7,7 +7,7 @@
 export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_REGION=$work/no_region RPMA_TEST_SLOW=$work/slow
 
 # The server makes durable, in this order: the content, its header, the commit word.
-after=([1]='nothing was committed' [2]='nothing was committed' [3]='the pool holds the old content or the new')
+after=([1]='nothing was committed' [2]='nothing was committed' [3]='the server has the old content or the new')
 eio=(5 'Input/output error') enospc=(28 'No space left on device')
 
 head -c 300000 /dev/urandom >first

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Files of a store that are deleted, cut off or changed behind the server are found: by status, list, check and pull. The
+# contents that are good stay, and are served.
+. "$(dirname "$0")/server.bash"
+
+head -c 1M /dev/urandom >first
+head -c 1M /dev/urandom >second
+
+# sick TEXT: the status, and so a monitor, tells it; good: it tells of nothing.
+sick() {
+    refused_with 6 "$1" "$rpma" status "$address"
+    grep -q "^storage *$1" stdout || die "the status does not say it: $(cat stdout)"
+}
+good() { bounded "$rpma" status "$address" >stdout 2>stderr || die "status"; }
+checked() { bounded "$rpma" check --store store >stdout 2>stderr || die "check"; }
+
+start_store store
+checked
+grep -qx 'no contents' stdout || die "a new store has a content: $(cat stdout)"
+push first
+push second
+push first "$address/other"
+good
+checked # also while it is served
+[ "$(grep -c crc32c stdout)" -eq 3 ] || die "expected three contents: $(cat stdout)"
+
+# Deleted, cut off, replaced by a link.
+rm store/default/2
+sick 'default: content 2 was deleted'
+refused_with 6 'default: content 2 was deleted' "$rpma" pull "$address" got
+bounded "$rpma" list "$address" >stdout || die "list"
+grep -q '^default *2 .*FAULT: was deleted$' stdout || die "the list does not say it: $(cat stdout)"
+bounded "$rpma" pull "$address" got --sequence 1 >stdout || die "pull of the good content"
+cmp got first || die "the good content has other bytes"
+pulled first "$address/other"
+bounded "$rpma" rollback "$address" >stdout || die "rollback to the good content"
+good
+pulled first
+truncate -s 5000 store/other/1
+sick 'other: content 1 has 5000 bytes (expected 1048576)'
+refused_with 6 'has 5000 bytes' "$rpma" pull "$address/other" got
+push second "$address/other"
+good
+ln -sf "$work/first" store/other/2
+sick 'other: content 2 cannot be opened: Too many levels of symbolic links'
+refused_with 6 'cannot be opened' "$rpma" pull "$address/other" got
+mkfifo fifo
+mv -f fifo store/other/2
+sick 'other: content 2 is no regular file'
+push second "$address/other"
+good
+
+# Another byte. A pull finds it; a check does, and the server after its start.
+chmod u+w store/default/3
+printf '\0\377' | dd of=store/default/3 bs=1 seek=5000 conv=notrunc status=none
+refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
+refused_with 1 'store store: 4 of 5 contents are not good' "$rpma" check --store store
+grep -q '^default *3 .*FAULT: is damaged: it has another checksum' stdout || die "the check does not say it: $(cat stdout)"
+refused_with 1 'contents are not good' "$rpma" check --store store --json
+grep -q '"good":false' stdout || die "no JSON: $(cat stdout)"
+stop_server
+start_store store
+for _ in $(seq 600); do
+    bounded "$rpma" status "$address" >stdout 2>stderr || break
+done
+sick 'default: content 3 is damaged'
+refused_with 6 'default: content 3 is damaged' "$rpma" pull "$address" got
+pulled second "$address/other"
+push second
+good
+pulled second
+
+# A file without its attribute, as after a copy that does not keep it, is not taken for a content.
+cp store/default/4 copy
+stop_server
+mv copy store/default/5
+start_store store
+sick 'default: content 5 has no note that can be read: No data available'
+push first
+[ -e store/default/6 ] || die "the sequence of a file that is there was used again: $(ls store/default)"
+good
+
+# The store itself.
+mv store moved
+rm -r moved
+sick 'store ./store was deleted'
+refused_with 6 'was deleted' "$rpma" push first "$address"
+stop_server

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Storage fails once during a push into a store: on its bytes, on its file, or on the name that it gets. The pusher is told
+# what happened, nobody sees what is not durable, and a device that has failed takes no push until the server is started
+# again. A full one takes the next. The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
+. "$(dirname "$0")/server.bash"
+export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_SLOW=$work/slow
+
+head -c 300000 /dev/urandom >first
+head -c 200000 /dev/urandom >second
+after=([1]='nothing was committed' [2]='nothing was committed' [3]='the server has the old content or the new')
+for call in 1 2 3; do
+    rm -rf store
+    start_store store
+    push first
+    echo "$call 5" >failure
+    refused 'the server could not make the' "$rpma" push second "$address"
+    grep -qF "durable: Input/output error; ${after[call]}" stderr || die "failure at $call: expected ${after[call]}"
+    [ ! -e failure ] || die "storage was not asked $call times"
+    grep -qF 'cannot make it durable: Input/output error; no push is taken until' server.err || die "the server does not say it"
+    refused_with 6 'it takes no push until it is started again' "$rpma" push second "$address"
+    refused_with 6 'it takes no push until it is started again' "$rpma" push second "$address/other"
+    refused_with 6 'failed: Input/output error' "$rpma" status "$address"
+    pulled first
+    stop_server
+    start_store store
+    if [ $call -lt 3 ]; then pulled first; else pulled first second; fi
+    push second
+    pulled second
+    # A full disk ends this push alone.
+    echo '2 28' >failure
+    refused 'No space left on device; nothing was committed' "$rpma" push first "$address"
+    bounded "$rpma" status "$address" >stdout 2>stderr || die "a full disk is taken for a broken one"
+    push first
+    pulled first
+    stop_server
+done
+
+# The kernel reports lost bytes once, so a commit after a failure would succeed, of bytes that are nowhere.
+start_store store
+for error in 5 28; do
+    echo "1 $error" >failure
+    bounded "$peer" commit_after_failure 127.0.0.1 "$port" || die "bytes that are not durable were committed"
+    pulled first
+    stop_server
+    start_store store
+done
+stop_server
+
+# A disk is slow for one name: nobody else waits for it.
+start_store store
+mkfifo slow
+"$rpma" push second "$address" >stdout 2>stderr &
+pusher=$!
+helpers+=($pusher)
+exec {disk}>slow
+rm slow
+push first "$address/other"
+pulled first "$address/other"
+pulled first
+exec {disk}>&-
+wait $pusher || die "the push of a slow disk"
+pulled second
+stop_server
