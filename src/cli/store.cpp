@@ -266,6 +266,9 @@ public:
 
 private:
     [[nodiscard]] int sync(std::uint64_t offset, std::uint64_t length) const {
+        if (mapping_ == nullptr) {
+            return 0;  // the push has asked for no room, so it has no byte to store
+        }
         const auto bytes = mapping_->bytes().subspan(offset, length);
         if (options_.is_copied) {
             const int error = write_all(file_.get(), bytes, offset);
@@ -620,8 +623,11 @@ Content Store::committed(const Upload &upload) {
     return {sequence, 0, done.entry().note.length, done.entry().note.checksum};
 }
 
+// The errors of one name or number, of the rights to it, and of this process's limits say nothing of storage.
 bool Store::is_fatal(int error) const {
-    return error != 0 && !is_full(error) && error != EEXIST && error != ENOMEM;
+    constexpr std::array harmless{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES,
+                                  EPERM,  EMLINK,  ENOMEM, EMFILE, ENFILE};
+    return error != 0 && !is_full(error) && std::ranges::find(harmless, error) == harmless.end();
 }
 
 Outcome<std::string> Store::list(const std::string &name) const {

@@ -42,7 +42,7 @@ bounded "$peer" bad_hellos 127.0.0.1 "$port" || die "bad_hellos"
 
 # A pusher has a made-up key or writes beyond its slot; a puller writes, also with the key of a pusher; a request is no
 # request, commits what did not arrive, or is missing.
-for crime in bad_key out_of_bounds write_as_puller others_key bad_request wrong_checksum no_commit; do
+for crime in bad_key out_of_bounds write_as_puller others_key bad_request store_nothing roll_back_to_nothing wrong_checksum no_commit; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done

@@ -323,6 +323,27 @@ int bad_request(const char *address, const char *port) {
     return 0;
 }
 
+// Sends a request that nobody needs, and gets its answer.
+void ask_once(const char *address, const char *port, const cli::Request &request) {
+    Client client;
+    client.connect_well(address, port, cli::Mode::Push);
+    if (!client.says_that_it_is_there(request)) {
+        die("no answer");
+    }
+}
+
+// Has no bytes stored, before it has asked for room.
+int store_nothing(const char *address, const char *port) {
+    ask_once(address, port, {.ask = cli::Ask::Store});
+    return 0;
+}
+
+// Has a content committed again that is not there.
+int roll_back_to_nothing(const char *address, const char *port) {
+    ask_once(address, port, {.ask = cli::Ask::Rollback, .offset = 1'000'000});
+    return 0;
+}
+
 // The server admits the client, which says so.
 void be_admitted(Client &client, const char *address, const char *port, cli::Mode mode, const char *word) {
     if (client.connect_well(address, port, mode).status != cli::Status::Ok) {
@@ -613,6 +634,8 @@ int main(int argc, char **argv) {
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},
                        {"bad_request", bad_request},
+                       {"store_nothing", store_nothing},
+                       {"roll_back_to_nothing", roll_back_to_nothing},
                        {"crowd", crowd},
                        {"idle", idle},
                        {"stay", stay},

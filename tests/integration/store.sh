@@ -76,5 +76,14 @@ refused_with 2 '--store or --pool is required' "$rpma" serve
 ln -s "$work" store/link
 refused 'Not a directory' "$rpma" push small "$address/link"
 [ ! -e 1 ] || die "the push went out of the store"
+# A fault of one name, or of one request, is none of the storage: pushes go on.
+push small
+echo text >store/file
+refused 'Not a directory' "$rpma" push small "$address/file"
+push small
+for crime in store_nothing roll_back_to_nothing; do
+    bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
+    push small
+done
 stop_server
 [ ! -e store/.measured ] || die "a file stays behind"
