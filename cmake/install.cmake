@@ -12,7 +12,7 @@ install(TARGETS softrdma EXPORT rpma
 install(TARGETS rsocket EXPORT rpma
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librsocket1 NAMELINK_COMPONENT librpma-dev
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS softrdma_verbs LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
+install(TARGETS softrdma_verbs softrdma_verbs_opened LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
 install(TARGETS rsocket_preload carry_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT librsocket1)
 install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
 configure_file(cmake/install-unit.cmake.in ${CMAKE_BINARY_DIR}/install-unit.cmake @ONLY)
