@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/run: `rpma run PROGRAM` starts a verbs program on the soft device, and `rpma run --sockets PROGRAM`
-// starts a program that uses sockets on rsockets. Both use LD_PRELOAD.
+// starts a program whose TCP connections may go through memory, or are rsockets. Both use LD_PRELOAD.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -66,9 +66,22 @@ Outcome<> ask_for_figures(const std::string &where) {
     return {};
 }
 
+bool has_kernel_device() {
+    std::error_code error;
+    const fs::directory_iterator devices{"/sys/class/infiniband", error};
+    return !error && devices != fs::directory_iterator{};
+}
+
+// Connections are rsockets where that is asked for, also by TLS, and where a card of the kernel may carry
+// them.
+bool goes_by_memory(const std::string &device) {
+    const bool is_asked = std::getenv("RPMA_DEVICE") != nullptr || std::getenv("RPMA_TLS") != nullptr;
+    return device == "memory" || ((device.empty() || device == "auto") && !is_asked && !has_kernel_device());
+}
+
 Outcome<> run(const Options &options) {
     const std::vector<std::string> &words = options.words;
-    const bool by_memory = options.device == "memory";
+    const bool by_memory = options.sockets && goes_by_memory(options.device);
     const char *const name = !options.sockets ? "libsoftrdma-verbs.so"
                              : by_memory      ? "libcarry-preload.so"
                                               : "librsocket-preload.so";
@@ -127,12 +140,15 @@ void add_run(CLI::App &app, Command &chosen) {
     const auto options = std::make_shared<Options>();
     CLI::Option *const sockets =
         command->add_flag("--sockets", options->sockets,
-                          "The program's TCP connections become rsockets: its bytes travel by RDMA");
+                          "The program uses sockets: bytes of its TCP connections travel by memory or RDMA");
     command
         ->add_option(
             "--device", options->device,
-            "The device of --sockets: auto, soft or kernel (RPMA_DEVICE); or memory: connections are TCP, "
-            "and bytes within this host go through memory where that is faster")
+            "The way of --sockets: memory: connections are TCP, and bytes within this host go through memory "
+            "where that is faster; soft or kernel (RPMA_DEVICE): rsockets over that device; auto, the "
+            "default: "
+            "rsockets where the kernel has an RDMA device, or RPMA_DEVICE or RPMA_TLS is set, otherwise "
+            "memory")
         ->type_name("KIND")
         ->check(CLI::IsMember({"auto", "soft", "kernel", "memory"}))
         ->needs(sockets);

@@ -28,6 +28,21 @@ for sockets in '' --sockets; do
     [ ! -s stderr ] || die "$(cat stderr)"
 done
 
+# preloads LIBRARY OPTION...: with these options a program that uses sockets has this library.
+preloads() {
+    local wanted=$1
+    shift
+    bounded "$rpma" run "$@" sh -c 'echo "${LD_PRELOAD##*/}"' >stdout 2>stderr || die "run $*: $(cat stderr)"
+    [ "$(cat stdout)" = "$wanted" ] || die "run $*: preloads $(cat stdout), expected $wanted"
+}
+way=libcarry-preload.so
+if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then way=librsocket-preload.so; fi
+(unset RPMA_DEVICE RPMA_TLS && preloads "$way" --sockets && preloads "$way" --sockets --device auto)
+(unset RPMA_DEVICE RPMA_TLS && preloads libcarry-preload.so --sockets --device memory)
+preloads librsocket-preload.so --sockets --device soft
+(export RPMA_DEVICE=soft && preloads librsocket-preload.so --sockets)
+(export RPMA_TLS=psk:keys && preloads librsocket-preload.so --sockets)
+
 # A program with the privileges of its file's owner ignores the environment. Only root can give a file to another owner.
 # The file is where another user reaches it, and a file system or a container may give no such privileges.
 [ "$(id -u)" = 0 ] || exit 0
