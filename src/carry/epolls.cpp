@@ -237,8 +237,8 @@ void name_by_address(Member &member) REQUIRES(mutex) {
     linked_sets += set.linked++ == 0 ? 1 : 0;
     set.names.insert(&member);
     member.is_linked = true;
+    member.is_disarmed = member.has(EPOLLONESHOT) && is_disarmed_in_kernel(member);
     if (member.has_fd()) {
-        member.is_disarmed = member.has(EPOLLONESHOT) && is_disarmed_in_kernel(member);
         name(member, {.ptr = &member}, member.needed());
     }
     heat(member);

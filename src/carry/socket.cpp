@@ -331,8 +331,8 @@ bool Socket::peer_is_there(int fd) {
 // The kernel's end of a connection is an orderly one, also where a process was killed that had not read all
 // of its ring. Returns true once for such an end; then the connection is as after a reset.
 bool Socket::resets(int fd) {
-    const bool is_reset =
-        link()->ends[1 - side_] == 0 && to_peer().taken != out_.put && !was_reset_.exchange(true);
+    const bool is_reset = link()->state == Link::Open && link()->ends[1 - side_] == 0 &&
+                          to_peer().taken != out_.put && !was_reset_.exchange(true);
     if (is_reset) {
         (void)LIBC(shutdown)(fd, SHUT_WR);
     }
@@ -343,8 +343,8 @@ bool Socket::resets(int fd) {
 bool Socket::ended_by_doorbell() const {
     const Direction &direction = to_peer();
     const std::uint32_t turn = direction.turn;
-    return link()->ends[1 - side_] == 0 && is_in_ring(turn) && direction.turns_read == turn &&
-           direction.taken == out_.put;
+    return link()->state == Link::Open && link()->ends[1 - side_] == 0 && is_in_ring(turn) &&
+           direction.turns_read == turn && direction.taken == out_.put;
 }
 
 // Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
@@ -467,6 +467,7 @@ void Socket::take_link(Link &link) {
     to.doorbells = out_.doorbells;
     to.turns[out_.turn % Direction::most_turns].doorbells = out_.doorbells;
     to.turn = out_.turn;
+    link.ends[side_] = may_end_ ? 1 : 0;
     Direction &from = link.directions[1 - side_];
     from.taken = in_.taken.load();
     from.turns_read = in_.turn;
@@ -890,6 +891,7 @@ void Socket::send_in_tcp_for_good(const char *why) {
 
 void Socket::before_shutdown() {
     send_in_tcp_for_good("the program shuts it down");
+    may_end_ = true;
     if (is_linked()) {
         link()->ends[side_] = 1;
     }

@@ -265,6 +265,7 @@ private:
     bool is_smc_;
     std::atomic<bool> blocks_;
     std::atomic<bool> stays_;
+    std::atomic<bool> may_end_;    // before_shutdown() was called
     std::atomic<bool> was_reset_;  // as far as the program knows
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
