@@ -891,9 +891,19 @@ bool epolls::may_rename(Socket &socket, int fd) {
     const auto [first, last] = members().equal_range(&socket);
     return std::all_of(first, last, [&](const auto &one) {
         const Member &member = *one.second;
-        return (!member.has(EPOLLET) || !has_news()) &&
+        return (member.has_fd() || member.is_linked) && (!member.has(EPOLLET) || !has_news()) &&
                (!member.has(EPOLLONESHOT) || member.set.members.size() <= most_with_one_shot);
     });
+}
+
+void epolls::shuts_down(Socket &socket) {
+    if (!any_link()) {
+        return;
+    }
+    const Held held;
+    const auto [first, last] = members().equal_range(&socket);
+    std::for_each(first, last,
+                  [](const auto &one) { one.second->told = one.second->told_by_tcp = Member::none; });
 }
 
 void epolls::linked(Socket &socket) {

@@ -894,6 +894,7 @@ void Socket::before_shutdown() {
     may_end_ = true;
     if (is_linked()) {
         link()->ends[side_] = 1;
+        epolls::shuts_down(*this);
     }
 }
 

@@ -53,6 +53,8 @@ void closed_between(unsigned first, unsigned last);
 // The link of a socket begins or ends, and changes its name in the kernel's sets, which arms it there.
 // Returns whether the kernel would tell the program nothing twice.
 [[nodiscard]] bool may_rename(Socket &socket, int fd);
+// The socket is about to change its state, of which the kernel tells as of new bytes (EPOLLET).
+void shuts_down(Socket &socket);
 // The socket has a link now.
 void linked(Socket &socket);
 // It has none any more.
