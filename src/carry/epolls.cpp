@@ -255,7 +255,8 @@ void name_by_program(Member &member) REQUIRES(mutex) {
     std::erase(set.hot, &member);
     end_sleep_of(member);
     member.is_hot = false;
-    if (member.has_fd()) {
+    // A change would arm a disarmed member for errors; the program names it when it arms it.
+    if (member.has_fd() && !member.is_disarmed) {
         name(member, member.wanted.data, member.wanted.events);
     }
 }
@@ -464,7 +465,7 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
             continue;
         }
         std::uint32_t found = event.events & (member.wanted.events | EPOLLERR | EPOLLHUP);
-        if ((found & to_read) != 0 && member.number >= 0) {
+        if ((found & to_read) != 0 && member.is_linked) {
             heat(member);
             if (set.sleepers == 0) {
                 end_sleep_of(member);

@@ -46,6 +46,7 @@ struct End {
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
     bool is_shut = false;
+    bool was_passed = false;
     std::uint32_t watched = 0;
 };
 
@@ -366,6 +367,7 @@ private:
         pass(from, own.process = below(processes_.size()));
         tell("take", place, side, ask(place, side, of(place, side, Call::Takes)));
         own.watched = 0;
+        own.was_passed = true;
     }
 
     // The driver carries the descriptor from one to the other.
@@ -419,9 +421,11 @@ private:
 
     void settle_end(std::size_t place, int side, bool is_killed = false) {
         Command command = of(place, side, Call::Drain);
-        // The kernel resets after its FIN, for bytes that a killed process has not read. It does not know of
-        // those in a ring.
-        command.is_last = is_killed && connections_[place].ends[1 - side].is_shut;
+        // The kernel resets for bytes that a killed process has not read. It does not know of those in a
+        // ring, and the library does not act behind a FIN, nor for a process that got the socket by a
+        // message.
+        const Connection &one = connections_[place];
+        command.is_last = is_killed && (one.ends[1 - side].is_shut || one.ends[side].was_passed);
         tell("drain", place, side, ask(place, side, command));
         closes(place, side, Call::Close);
         connections_[place].is_open = false;

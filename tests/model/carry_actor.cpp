@@ -520,7 +520,7 @@ Outcome Actor::drain(const Command &command) const {
     (void)poll(&one, 1, 0);
     const ssize_t again = recv(fd(command), bytes, sizeof(bytes), MSG_DONTWAIT);
     const int error = again < 0 ? errno : 0;
-    found.error = found.error * 1'000'000 + (command.is_last ? 0 : one.revents * 1000 + error);
+    found.error = command.is_last ? 0 : found.error * 1'000'000 + one.revents * 1000 + error;
     return found;
 }
 
