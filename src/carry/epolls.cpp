@@ -237,7 +237,7 @@ void name_by_address(Member &member) REQUIRES(mutex) {
     linked_sets += set.linked++ == 0 ? 1 : 0;
     set.names.insert(&member);
     member.is_linked = true;
-    member.is_disarmed = member.has(EPOLLONESHOT) && is_disarmed_in_kernel(member);
+    member.is_disarmed = member.has(EPOLLONESHOT) && (member.is_disarmed || is_disarmed_in_kernel(member));
     if (member.has_fd()) {
         name(member, {.ptr = &member}, member.needed());
     }
@@ -707,6 +707,7 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     if (operation == EPOLL_CTL_MOD && member != nullptr) {
         member->wanted = *event;
         member->registered = event->events;
+        member->is_disarmed = false;
         if (member->is_linked) {
             begin_events(*member);
         }
