@@ -8,6 +8,7 @@
 // request). Where the kernel's set has all events that are needed of it, a change of a member with a link
 // stays here; it reaches the kernel before a thread sleeps. A member whose ring has room for what the program
 // sends is ready for EPOLLOUT by that, and the kernel's set does not need this event.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -20,6 +21,8 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -202,22 +205,29 @@ void change(Member &member) REQUIRES(mutex) {
 bool is_disarmed_in_kernel(const Member &member) {
     char path[64];
     (void)std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", member.set.epoll);
-    FILE *const file = std::fopen(path, "re");
-    if (file == nullptr) {
-        return false;
+    const int file = LIBC(open)(path, O_RDONLY | O_CLOEXEC);
+    std::string text;
+    std::array<char, 4096> part;
+    for (ssize_t more = 1; file >= 0 && more > 0;) {
+        more = LIBC(read)(file, part.data(), part.size());
+        text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(more, 0)));
+    }
+    if (file >= 0) {
+        (void)LIBC(close)(file);
     }
     bool is_disarmed = false;
-    char line[256];
-    while (std::fgets(line, sizeof(line), file) != nullptr) {
+    std::istringstream lines{text};
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words{line};
+        std::string label;
         int fd = -1;
-        unsigned events = 0;
-        unsigned long long data = 0;
-        if (std::sscanf(line, "tfd: %d events: %x data: %llx", &fd, &events, &data) == 3 && fd == member.fd &&
+        std::uint32_t events = 0;
+        std::uint64_t data = 0;
+        if (words >> label >> fd >> label >> std::hex >> events >> label >> data && fd == member.fd &&
             data == member.wanted.data.u64) {
             is_disarmed = (events & ~(EPOLLONESHOT | EPOLLET)) == 0;
         }
     }
-    (void)std::fclose(file);
     return is_disarmed;
 }
 
@@ -367,7 +377,9 @@ void tell_kernel_of(const Socket &socket) REQUIRES(mutex) {
 }
 
 void tell_kernel_of_all() REQUIRES(mutex) {
-    std::ranges::for_each(sets(), [](const auto &one) { tell_kernel(*one.second); });
+    for (const auto &[number, set] : sets()) {
+        tell_kernel(*set);
+    }
 }
 
 // A child has the kernel's sets with its parent.

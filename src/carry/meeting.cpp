@@ -391,6 +391,7 @@ void Meeting::forget(Socket &socket) {
 }
 
 void Meeting::give_up(Socket &socket) {
+    mapping.assert_held();
     if (socket.meeting_state_ == Waiting) {
         if (Table *const table = Tables::own(); table != nullptr) {
             std::uint64_t own = name_of(socket.connection_, socket.side_);
