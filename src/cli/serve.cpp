@@ -215,10 +215,12 @@ Damage find_damage(const Pool &pool) {
     return {true, other_is_good ? other->sequence : 0};
 }
 
-// Returns limits with as many clients as this process may have descriptors for.
+// Returns limits with as many clients as this process may have descriptors for. Each kind of peer has a
+// share, so that no kind takes the descriptors of the others: the device's start-ups have a quarter of all.
 ServerLimits limits_of(const ServeOptions &options) {
-    constexpr rlim_t others = 64;
-    constexpr rlim_t each = 6;
+    constexpr rlim_t own = 64;
+    constexpr rlim_t of_client = 8;
+    constexpr rlim_t of_refused = 6;
     ServerLimits limits{.push_lease = std::chrono::seconds{options.push_lease},
                         .idle = std::chrono::seconds{options.idle_limit},
                         .permissions = {}};
@@ -226,8 +228,10 @@ ServerLimits limits_of(const ServeOptions &options) {
     if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
         descriptors.rlim_cur = descriptors.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &descriptors);
-        const rlim_t room = std::max(descriptors.rlim_max, others + each) - others;
-        limits.clients = std::min<rlim_t>(limits.clients, room / each);
+        const rlim_t shared = descriptors.rlim_max - descriptors.rlim_max / 4;
+        const rlim_t room = std::max(shared, own + 4 * of_client) - own;
+        limits.refused = std::min<rlim_t>(limits.refused, room / 4 / of_refused);
+        limits.clients = std::min<rlim_t>(limits.clients, (room - limits.refused * of_refused) / of_client);
         limits.clients_per_origin = std::max<std::size_t>(limits.clients / 2, 1);
     }
     return limits;

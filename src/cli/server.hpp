@@ -33,6 +33,7 @@ struct ServerLimits {
     std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
     std::size_t clients = 256;
     std::size_t clients_per_origin = 128;
+    std::size_t refused = 64;  // clients that are connected until they have the reason, beside the others
     Permissions permissions;
 };
 

@@ -16,9 +16,6 @@ namespace cli {
 
 namespace {
 
-// This many refused clients are connected at a time, until they have the reason.
-constexpr std::size_t most_refused = 64;
-
 std::string host_of(const sockaddr_storage &address) {
     std::array<char, NI_MAXHOST> text{};
     if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
@@ -274,7 +271,7 @@ Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const
 void Server::make_room_for_refused() {
     base::Shares shares;
     const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
-    if (std::cmp_less(std::ranges::count_if(clients_, was_refused), most_refused)) {
+    if (std::cmp_less(std::ranges::count_if(clients_, was_refused), limits_.refused)) {
         return;
     }
     for (const auto &[fd, client] : clients_) {

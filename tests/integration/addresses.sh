@@ -32,3 +32,20 @@ refused 'clients from fd77::2 and its network of 64 bits are connected, no more 
 address=127.0.0.1:7204
 pulled content
 stop_server
+
+# Few descriptors: a host that has its clients, and is answered on many more connections, leaves some to the others.
+printf '#!/bin/sh\nulimit -n 256\nexec "%s" "$@"\n' "$rpma" >few
+chmod +x few
+whole=$rpma
+rpma=$PWD/few
+start_server pool 1M --listen '[::1]:7204'
+rpma=$whole
+for kind in crowd status_crowd; do
+    "$peer" $kind fd77::1 "$port" >said &
+    helpers+=($!)
+    read -t 120 -r line <said || die "$kind"
+done
+address='[::1]:7204'
+push content
+pulled content
+stop_server

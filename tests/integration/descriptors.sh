@@ -15,8 +15,8 @@ for ((limit = 7; limit < 40; limit++)); do
     (ulimit -n $limit && exec timeout --kill-after=5 120 "$rpma" push content "$address") >stdout 2>stderr || code=$?
     [ $code -ne 0 ] || break
     [ "$(wc -l <stderr)" -eq 1 ] || die "$limit descriptors: expected one line"
-    grep -qF 'Too many open files' stderr || die "$limit descriptors: the push does not say that they are too few"
-    grep -qF "$address: cannot connect: Too many open files" stderr && cannot_connect=1
+    grep -qiF 'too many open files' stderr || die "$limit descriptors: the push does not say that they are too few"
+    grep -qiF "$address: cannot connect: too many open files" stderr && cannot_connect=1
 done
 [ $code -eq 0 ] || die "no push with $limit descriptors"
 [ $cannot_connect -eq 1 ] || die "no limit stops a push at its connection"
@@ -27,7 +27,7 @@ before=$(ulimit -Sn)
 : >server.err
 limit_server 3
 refused_with 7 'no answer for 1 seconds' "$rpma" push content "$address" --timeout 1
-grep -q 'cannot accept connections, .*: Too many open files' server.err || die "the server does not say that it cannot accept"
+grep -qi 'cannot accept connections, .*: too many open files' server.err || die "the server does not say that it cannot accept"
 [ "$(grep -c 'cannot accept' server.err)" -eq 1 ] || die "the server says it again and again"
 limit_server "$before"
 push content
@@ -50,7 +50,7 @@ for ((limit = used; limit < used + 30; limit++)); do
 done
 [ $code -eq 0 ] || die "no push with $limit descriptors at the server"
 [ $told -gt 0 ] || die "no client hears that the server has no descriptors"
-grep -q 'rejected a client.*: Too many open files' server.err || die "no limit has the server itself reject a client"
+grep -qi 'rejected a client.*: too many open files' server.err || die "no limit has the server itself reject a client"
 limit_server "$before"
 push content
 pulled content
