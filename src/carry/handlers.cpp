@@ -43,7 +43,7 @@ void call(int signal, siginfo_t *info, void *context) {
     Disposition &disposition = dispositions.at(static_cast<std::size_t>(signal));
     Handler handler = disposition.handler.load();
     const int flags = disposition.flags.load();
-    if ((flags & SA_RESETHAND) != 0) {
+    if ((flags & static_cast<int>(SA_RESETHAND)) != 0) {
         handler = disposition.handler.exchange(nullptr);
         struct sigaction standard{};
         standard.sa_handler = SIG_DFL;
@@ -138,7 +138,7 @@ void adopt(int signal) {
     }
     if (is_take(now)) {  // siginterrupt(3) has changed a flag
         std::atomic<int> &flags = dispositions.at(static_cast<std::size_t>(signal)).flags;
-        flags = (flags & ~static_cast<int>(SA_RESTART)) | (now.sa_flags & static_cast<int>(SA_RESTART));
+        flags = (flags & ~SA_RESTART) | (now.sa_flags & SA_RESTART);
     } else if (is_handler(now)) {
         (void)set(signal, &now, nullptr);
     }

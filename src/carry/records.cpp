@@ -11,6 +11,7 @@
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
+#include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "carry/handlers.hpp"
 #include "carry/sockets.hpp"
@@ -106,7 +107,7 @@ void add(const Socket &socket, int fd) try {
         lives[place] = live;
     }
 } catch (const std::bad_alloc &) {
-    // Other programs do not see this connection.
+    BASE_LOG(Debug, "no memory is left for the record of a connection; other programs do not see it");
 }
 
 void tell(const Socket &socket, const char *reason) {
