@@ -436,7 +436,7 @@ void Socket::leave() {
     link()->leaves[side_] = 1;
 }
 
-// When both ends have left the ring, and what was in it is read, the kernel does everything again.
+// When both ends have left the rings, and what was in both is read, the kernel does everything again.
 void Socket::leave_with_peer(int fd) {
     const Link &left = *link();
     if (left.leaves[1 - side_] == 0) {
@@ -450,8 +450,8 @@ void Socket::leave_with_peer(int fd) {
     if (epolls::may_rename(*this, fd)) {
         const Section section{in_.lock};
         advance();
-        is_left = peers_turn() == in_.turn && !is_in_ring(in_.turn) && drop_all_doorbells(fd) &&
-                  has_link_.exchange(false);
+        is_left = to_peer().taken == out_.put && peers_turn() == in_.turn && !is_in_ring(in_.turn) &&
+                  drop_all_doorbells(fd) && has_link_.exchange(false);
     }
     if (is_left) {
         epolls::unlinked(*this);
