@@ -100,9 +100,11 @@ struct Client {
         return cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
     }
 
-    cli::Offer connect_well(const char *address, const char *port, cli::Mode mode) {
+    // A push into a store has no region yet.
+    cli::Offer connect_at_all(const char *address, const char *port, cli::Mode mode,
+                              std::string_view wanted = cli::default_name) {
         const bool has_name = mode == cli::Mode::Push || mode == cli::Mode::Pull;
-        const std::string name{has_name ? cli::default_name : ""};
+        const std::string name{has_name ? wanted : ""};
         auto hello = cli::encode_hello({.version = cli::protocol_version, .mode = mode, .name = name});
         if (connect(address, port, hello) != RPMA_CONN_ESTABLISHED) {
             die("not connected");
@@ -112,6 +114,25 @@ struct Client {
             die(said.error().text.c_str());
         }
         return *said;
+    }
+
+    // The offer of a push has a region, for which the client asks when it has to.
+    cli::Offer connect_well(const char *address, const char *port, cli::Mode mode,
+                            std::string_view wanted = cli::default_name) {
+        cli::Offer offer = connect_at_all(address, port, mode, wanted);
+        if (mode == cli::Mode::Push && offer.status == cli::Status::Ok &&
+            offer.memory_region == cli::RegionBytes{}) {
+            if (!says_that_it_is_there({.ask = cli::Ask::Grow, .length = memory.size()})) {
+                die("no room");
+            }
+            offer.memory_region = last_answer().memory_region;
+        }
+        return offer;
+    }
+
+    // Returns the answer to what says_that_it_is_there() has asked.
+    cli::Answer last_answer() const {
+        return cli::decode_answer(std::span{memory}.subspan(3072, sizeof(cli::AnswerBytes))).value();
     }
 
     void take_region(const std::array<std::byte, 21> &descriptor) {
@@ -243,6 +264,49 @@ int others_key(const char *address, const char *port) {
     return 0;
 }
 
+// The pusher of one name uses the key of another's.
+int others_key_as_pusher(const char *address, const char *port) {
+    Client pusher;
+    const auto offer = pusher.connect_well(address, port, cli::Mode::Push);
+    Client other;
+    other.connect_well(address, port, cli::Mode::Push, "other");
+    other.take_region(offer.memory_region);
+    other.expect_refused(0);
+    return 0;
+}
+
+// Asks for room that is none, or too often, or as a pull: the server ends the connection.
+int bad_room(const char *address, const char *port) {
+    const auto expect_end = [&](Client &client, const cli::Request &request) {
+        (void)client.says_that_it_is_there(request);
+        if (!client.is_ended("the server took a bad request for room")) {
+            die("not disconnected");
+        }
+    };
+    for (const cli::Request &request : {cli::Request{.ask = cli::Ask::Grow, .length = UINT64_MAX},
+                                        cli::Request{.ask = cli::Ask::Grow, .length = 0},
+                                        cli::Request{.ask = cli::Ask::Grow, .offset = 4096, .length = 4096},
+                                        cli::Request{.ask = cli::Ask::Store, .length = 1},
+                                        cli::Request{.ask = cli::Ask::Commit, .length = 1}}) {
+        Client client;
+        client.connect_at_all(address, port, cli::Mode::Push);
+        expect_end(client, request);
+    }
+    Client puller;
+    puller.connect_at_all(address, port, cli::Mode::Pull);
+    expect_end(puller, {.ask = cli::Ask::Grow, .length = 4096});
+    Client greedy;
+    greedy.connect_at_all(address, port, cli::Mode::Push);
+    for (std::uint64_t grown = 1; grown <= cli::most_grows; ++grown) {
+        if (!greedy.says_that_it_is_there({.ask = cli::Ask::Grow, .length = grown * 4096}) ||
+            greedy.last_answer().verdict != cli::Verdict::Done) {
+            die("no room");
+        }
+    }
+    expect_end(greedy, {.ask = cli::Ask::Grow, .length = (cli::most_grows + 1) * 4096});
+    return 0;
+}
+
 // Commits bytes that did not arrive.
 int wrong_checksum(const char *address, const char *port) {
     Client client;
@@ -254,13 +318,8 @@ int wrong_checksum(const char *address, const char *port) {
 // Commits although the server said that its bytes are not durable.
 int commit_after_failure(const char *address, const char *port) {
     Client client;
-    client.connect_well(address, port, cli::Mode::Push);
+    client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
     const auto bytes = std::span{client.memory}.first(1000);
-    if (!client.says_that_it_is_there({.ask = cli::Ask::Grow, .length = bytes.size()})) {
-        die("no room");
-    }
-    client.take_region(
-        cli::decode_answer(std::span{client.memory}.subspan(3072, sizeof(cli::AnswerBytes)))->memory_region);
     const auto stored = client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = bytes.size()});
     const cli::Request commit{
         .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
@@ -323,10 +382,10 @@ int bad_request(const char *address, const char *port) {
     return 0;
 }
 
-// Sends a request that nobody needs, and gets its answer.
+// Sends a request that nobody needs, before it has room, and gets its answer.
 void ask_once(const char *address, const char *port, const cli::Request &request) {
     Client client;
-    client.connect_well(address, port, cli::Mode::Push);
+    client.connect_at_all(address, port, cli::Mode::Push);
     if (!client.says_that_it_is_there(request)) {
         die("no answer");
     }
@@ -630,6 +689,8 @@ int main(int argc, char **argv) {
                        {"others_key", others_key},
                        {"wrong_checksum", wrong_checksum},
                        {"commit_after_failure", commit_after_failure},
+                       {"others_key_as_pusher", others_key_as_pusher},
+                       {"bad_room", bad_room},
                        {"refused_commit", refused_commit},
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},
