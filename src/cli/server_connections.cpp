@@ -123,7 +123,8 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed("asks for room for {} bytes at {} (expected more than {} in all)", request.length,
                       request.offset, client.room);
     }
-    Storage::Job job{client.number, message.wr_id, request, client.who, client.upload, client.device};
+    Storage::Job job{client.number, message.wr_id, client.origin, request,
+                     client.who,    client.upload, client.device};
     if (!grows && !rolls_back) {
         client.asked = std::max(client.asked, request.offset + request.length);
     }

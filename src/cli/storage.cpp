@@ -75,13 +75,21 @@ std::vector<Storage::Job> Storage::take_done() {
     return std::exchange(done_, {});
 }
 
-// Returns the oldest job of a client of which no job is under way.
+// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way.
 std::deque<Storage::Job>::iterator Storage::next() {
-    auto job = jobs_.begin();
-    while (job != jobs_.end() && std::ranges::find(busy_, job->client) != busy_.end()) {
-        ++job;
+    auto best = jobs_.end();
+    std::ptrdiff_t fewest = most_threads - 1;
+    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+        if (std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
+            continue;
+        }
+        const auto of_origin = std::ranges::count(under_way_, job->origin, &UnderWay::origin);
+        if (of_origin < fewest) {
+            fewest = of_origin;
+            best = job;
+        }
     }
-    return job;
+    return best;
 }
 
 void Storage::run() {
@@ -97,12 +105,12 @@ void Storage::run() {
         }
         Job job = std::move(*found);
         jobs_.erase(found);
-        busy_.push_back(job.client);
+        under_way_.push_back({.client = job.client, .origin = job.origin});
         {
             const base::Unlock unlocked{mutex_};
             job.answer = answer(job);
         }
-        std::erase(busy_, job.client);
+        std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });
         done_.push_back(std::move(job));
         (void)eventfd_write(done_event_.get(), 1);
         wake_.notify_one();  // the client's next job may wait

@@ -10,6 +10,7 @@
 
 #include "base/condition.hpp"
 #include "base/fd.hpp"
+#include "base/origin.hpp"
 #include "cli/contents.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
@@ -23,6 +24,7 @@ public:
     struct Job {
         std::uint64_t client;  // this and the next are the caller's
         std::uint64_t place;
+        base::Origin origin;
         Request request;
         Who who;
         std::shared_ptr<Upload> upload;
@@ -44,7 +46,8 @@ public:
     [[nodiscard]] Outcome<> start();
     // Returns a descriptor that is readable from the end of a job until it is taken.
     [[nodiscard]] int fd() const { return done_event_.get(); }
-    // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once.
+    // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once. One
+    // thread is left to other origins, however many jobs an origin has.
     void submit(Job job);
     [[nodiscard]] std::vector<Job> take_done();
 
@@ -58,7 +61,11 @@ private:
     base::Mutex mutex_;
     base::Condition wake_;
     std::deque<Job> jobs_ GUARDED_BY(mutex_);
-    std::vector<std::uint64_t> busy_ GUARDED_BY(mutex_);  // the clients whose jobs are under way
+    struct UnderWay {
+        std::uint64_t client;
+        base::Origin origin;
+    };
+    std::vector<UnderWay> under_way_ GUARDED_BY(mutex_);
     std::vector<Job> done_ GUARDED_BY(mutex_);
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::vector<std::thread> threads_;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/storage: slow storage of one origin does not hold up the jobs of another one.
+#include "cli/storage.hpp"
+
+#include <poll.h>
+
+#include <atomic>
+#include <latch>
+
+#include "bytes.hpp"
+
+namespace {
+
+// Its bytes are durable when the test lets them.
+class HeldUpload : public cli::Upload {
+public:
+    HeldUpload() : Upload{"held", 1} {}
+    [[nodiscard]] cli::Answer grow(std::uint64_t, cli::Memory &) override { return {}; }
+    [[nodiscard]] cli::Answer store(std::uint64_t, std::uint64_t) override {
+        ++begun;
+        begun.notify_all();
+        held.wait();
+        return {};
+    }
+    [[nodiscard]] cli::Answer commit(const cli::Request &, const cli::Who &) override { return {}; }
+    [[nodiscard]] cli::Answer roll_back(std::uint64_t) override { return {}; }
+
+    std::latch held{1};
+    std::atomic<int> begun{0};
+};
+
+cli::Storage::Job job_of(std::uint64_t client, std::uint64_t origin, std::shared_ptr<cli::Upload> upload,
+                         cli::Ask ask) {
+    cli::Request request{};
+    request.ask = ask;
+    return {client, 0, base::Origin{origin}, request, {}, std::move(upload), {}};
+}
+
+// Returns how many jobs are done, when one is.
+std::size_t done_of(cli::Storage &storage) {
+    pollfd done{.fd = storage.fd(), .events = POLLIN, .revents = 0};
+    assert_int_equal(poll(&done, 1, 60'000), 1);
+    return storage.take_done().size();
+}
+
+void an_origin_leaves_a_thread_to_others(void **) {
+    constexpr int clients = 8;
+    const auto held = std::make_shared<HeldUpload>();
+    cli::Storage storage;
+    assert_true(storage.start().has_value());
+    for (std::uint64_t client = 0; client < clients; ++client) {
+        storage.submit(job_of(client, 1, held, cli::Ask::Store));
+    }
+    while (held->begun < 3) {
+        held->begun.wait(held->begun.load());
+    }
+    const auto other = std::make_shared<HeldUpload>();
+    storage.submit(job_of(clients, 2, other, cli::Ask::Rollback));
+    assert_int_equal(done_of(storage), 1);
+    assert_int_equal(held->begun, 3);
+    held->held.count_down();
+    std::size_t done = 0;
+    while (done < clients) {
+        done += done_of(storage);
+    }
+    assert_int_equal(held->begun, clients);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
