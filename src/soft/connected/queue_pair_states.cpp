@@ -45,6 +45,9 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
 
 int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     const base::Lock changes{changes_};
+    if ((mask & ~(IBV_QP_STATE | IBV_QP_ACCESS_FLAGS)) != 0 && !set_.make_room()) {
+        return ENOMEM;
+    }
     const int error = (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : 0;
     if (error != 0) {
         return error;

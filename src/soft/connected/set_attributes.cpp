@@ -3,6 +3,7 @@
 #include "soft/connected/set_attributes.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "base/log.hpp"
 #include "soft/ground/limits.hpp"
@@ -94,10 +95,20 @@ bool SetAttributes::allow(const ibv_qp &queue_pair, ibv_qp_state from, const ibv
     return true;
 }
 
+bool SetAttributes::make_room() {
+    if (kept_ == nullptr) {
+        kept_.reset(new (std::nothrow) ibv_qp_attr{});
+    }
+    return kept_ != nullptr;
+}
+
 void SetAttributes::take(const ibv_qp_attr &attributes, int mask) {
+    if (kept_ == nullptr) {
+        return;  // the mask has none of these
+    }
     const auto keep = [&](int attribute, auto member) {
         if ((mask & attribute) != 0) {
-            kept_.*member = attributes.*member;
+            kept_->*member = attributes.*member;
         }
     };
     keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
@@ -114,17 +125,17 @@ void SetAttributes::take(const ibv_qp_attr &attributes, int mask) {
     keep(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
     keep(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
     if ((mask & IBV_QP_ALT_PATH) != 0) {  // it is kept, and never used
-        kept_.alt_ah_attr = attributes.alt_ah_attr;
-        kept_.alt_pkey_index = attributes.alt_pkey_index;
-        kept_.alt_port_num = attributes.alt_port_num;
-        kept_.alt_timeout = attributes.alt_timeout;
+        kept_->alt_ah_attr = attributes.alt_ah_attr;
+        kept_->alt_pkey_index = attributes.alt_pkey_index;
+        kept_->alt_port_num = attributes.alt_port_num;
+        kept_->alt_timeout = attributes.alt_timeout;
     }
     keep(IBV_QP_PATH_MIG_STATE, &ibv_qp_attr::path_mig_state);
 }
 
 void SetAttributes::tell(ibv_qp_attr &attributes) const {
     const ibv_qp_attr told = attributes;
-    attributes = kept_;
+    attributes = kept_ != nullptr ? *kept_ : ibv_qp_attr{};
     attributes.qp_state = told.qp_state;
     attributes.cur_qp_state = told.cur_qp_state;
     attributes.qp_access_flags = told.qp_access_flags;

@@ -5,6 +5,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <memory>
+
 namespace soft {
 
 // Its owner locks.
@@ -15,15 +17,21 @@ public:
     [[nodiscard]] static bool allow(const ibv_qp &queue_pair, ibv_qp_state from,
                                     const ibv_qp_attr &attributes, int mask);
 
+    // Comes before take(). A queue pair of rdma_cm, whose program sets nothing, has no room. Returns false
+    // when memory is lacking.
+    [[nodiscard]] bool make_room();
     // Keeps the attributes of the mask.
     void take(const ibv_qp_attr &attributes, int mask);
-    void forget() { kept_ = {}; }
+    void forget() {
+        if (kept_ != nullptr) {
+            *kept_ = {};
+        }
+    }
     // Writes the kept ones, and no others.
     void tell(ibv_qp_attr &attributes) const;
-    [[nodiscard]] const ibv_qp_attr &kept() const { return kept_; }
 
 private:
-    ibv_qp_attr kept_{};
+    std::unique_ptr<ibv_qp_attr> kept_;
 };
 
 }  // namespace soft
