@@ -33,7 +33,7 @@
 #include <rpma/rsocket.h>
 
 /* The device and the shard have these, however many streams there are. */
-enum { DESCRIPTORS_ASIDE = 64, BYTES_ASIDE = 512 * 1024 };
+enum { DESCRIPTORS_ASIDE = 64, BYTES_ASIDE = 768 * 1024 };
 /* One end of a stream may have these: memory that it has touched, not memory that it may touch. */
 enum { MOST_BYTES = 64 * 1024, MOST_BYTES_SMALL = 32 * 1024 };
 /* Through memory it has a page of the rings too. Over TCP the kernel has such memory, and it does not count.

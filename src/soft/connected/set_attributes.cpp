@@ -108,7 +108,7 @@ void SetAttributes::take(const ibv_qp_attr &attributes, int mask) {
     }
     const auto keep = [&](int attribute, auto member) {
         if ((mask & attribute) != 0) {
-            kept_->*member = attributes.*member;
+            (*kept_).*member = attributes.*member;
         }
     };
     keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
