@@ -463,11 +463,12 @@ void rearm(Member &member) REQUIRES(mutex) {
 std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_t before) REQUIRES(mutex) {
     std::size_t count = before;
     for (const epoll_event event : events.subspan(before)) {
-        if (!set.names.contains(event.data.ptr)) {
+        const void *const name = event.data.ptr;  // its place in an epoll_event is not aligned
+        if (!set.names.contains(name)) {
             events[count++] = event;
             continue;
         }
-        if (event.data.ptr == &set) {
+        if (name == &set) {
             eventfd_t wakes = 0;
             (void)eventfd_read(set.waker, &wakes);
             continue;

@@ -51,8 +51,12 @@ void call(int signal, siginfo_t *info, void *context) {
     }
     of_thread.calls = of_thread.calls + 1;
     of_thread.interruptions = of_thread.interruptions + ((flags & SA_RESTART) == 0 ? 1 : 0);
-    if (handler != nullptr) {
+    if (handler != nullptr && (flags & SA_SIGINFO) != 0) {
         handler(signal, info, context);
+    } else if (handler != nullptr) {
+        struct sigaction simple{};
+        simple.sa_sigaction = handler;
+        simple.sa_handler(signal);
     }
 }
 

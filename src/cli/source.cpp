@@ -54,6 +54,7 @@ Outcome<Source> Source::run(const std::vector<std::string> &program) {
     source.fd_.reset(ends[0]);
     const base::Fd output{ends[1]};
     std::vector<char *> words;
+    words.reserve(program.size() + 1);
     for (const std::string &word : program) {
         words.push_back(const_cast<char *>(word.c_str()));
     }

@@ -477,21 +477,25 @@ Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &
 }
 
 Outcome<> Store::start_check() {
-    check_ = TRY(start_thread([this] {
-        const auto found = [this](const Listed &content) {
-            if (!content.fault.empty()) {
-                BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
-                         std::to_string(content.sequence).c_str(), content.fault.c_str());
-                const base::Lock lock{damage_mutex_};
-                damage_[{content.name, content.sequence}] = content.fault;
-            }
-        };
-        const auto goes_on = [this] { return !stopping_.load(std::memory_order_relaxed); };
-        if (const auto checked = check_contents(folder_.get(), found, goes_on); !checked) {
-            BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
-        }
-    }));
+    check_ = TRY(start_thread([this] { check(); }));
     return {};
+}
+
+void Store::check() {
+    const auto goes_on = [this] { return !stopping_.load(std::memory_order_relaxed); };
+    const auto take = [this](const Listed &content) { take_fault(content); };
+    if (const auto checked = check_contents(folder_.get(), take, goes_on); !checked) {
+        BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
+    }
+}
+
+void Store::take_fault(const Listed &content) {
+    if (!content.fault.empty()) {
+        BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
+                 std::to_string(content.sequence).c_str(), content.fault.c_str());
+        const base::Lock lock{damage_mutex_};
+        damage_[{content.name, content.sequence}] = content.fault;
+    }
 }
 
 // Returns the fault of a content's file, without a look at its bytes; empty without one.

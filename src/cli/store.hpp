@@ -109,6 +109,9 @@ private:
     [[nodiscard]] Outcome<> try_out();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);
+    // In a thread of its own: compares the bytes of all contents with their checksums.
+    void check();
+    void take_fault(const Listed &content);
     [[nodiscard]] std::string fault_of(const std::string &name, std::uint64_t sequence,
                                        const Entry &entry) const;
 
