@@ -9,7 +9,6 @@
 extern "C" {
 int __sigaction(int signal, const struct sigaction *wanted, struct sigaction *before) noexcept;
 sighandler_t bsd_signal(int signal, sighandler_t handler) noexcept;
-sighandler_t __sysv_signal(int signal, sighandler_t handler) noexcept;
 }
 
 INTERPOSED(3, sigaction)(int signal, const struct sigaction *wanted, struct sigaction *before) noexcept {
