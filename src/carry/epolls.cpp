@@ -33,6 +33,7 @@
 #include "base/mutex.hpp"
 #include "carry/high_number.hpp"
 #include "carry/looking.hpp"
+#include "carry/section.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 
@@ -128,17 +129,6 @@ struct Set {
 
 // One lock for all: it is held for as long as a look takes.
 constinit base::LastingMutex mutex;
-
-class SCOPED_CAPABILITY Held {
-public:
-    Held() ACQUIRE(mutex) { mutex.lock(); }
-    ~Held() RELEASE(mutex) { mutex.unlock(); }
-    Held(const Held &) = delete;
-    Held &operator=(const Held &) = delete;
-
-private:
-    const HeldHandlers held_;
-};
 
 using Sets = std::unordered_map<int, std::shared_ptr<Set>>;
 Sets &sets() REQUIRES(mutex) {
@@ -344,7 +334,7 @@ void keep_in_tcp(Member &member) REQUIRES(mutex) {
 
 // The set is a member of another one.
 void becomes_member(int epoll) {
-    const Held held;
+    const Held held{mutex};
     std::shared_ptr<Set> set = set_of(epoll);
     if (set == nullptr) {
         set = make_set(epoll);
@@ -550,11 +540,11 @@ bool has_ready(const Set &set) REQUIRES(mutex) {
 class SetSleeps {
 public:
     explicit SetSleeps(Set &set) : set_{set} {
-        const Held held;
+        const Held held{mutex};
         has_nothing_ = begin_sleep_of(set);
     }
     ~SetSleeps() noexcept(false) {
-        const Held held;
+        const Held held{mutex};
         end_sleep_of(set_);
     }
     SetSleeps(const SetSleeps &) = delete;
@@ -593,7 +583,7 @@ private:
 };
 
 Hot hot_of(const Set &set) {
-    const Held held;
+    const Held held{mutex};
     Hot hot;
     std::ranges::for_each(set.hot, [&](const Member *member) { hot.add(*member); });
     return hot;
@@ -606,7 +596,7 @@ int wait_in_kernel(int epoll, std::span<epoll_event> events, const timespec *tim
 // One look at the rings and the kernel. Returns how many events it found, or -1.
 int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
     constexpr timespec at_once{};
-    const Held held;
+    const Held held{mutex};
     std::size_t count = take_from_rings(set, events);
     const bool wakes = set.is_member && count != 0;
     if (count < events.size()) {  // the kernel would tell of all at once
@@ -687,7 +677,7 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
         }
         return result;
     }
-    const Held held;
+    const Held held{mutex};
     std::shared_ptr<Set> set = set_of(epoll);
     Member *member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
     if (member != nullptr && member->is_linked) {
@@ -751,7 +741,7 @@ bool epolls::is_set(int fd) {
     if (all_sets.load(std::memory_order_relaxed) == 0) {
         return false;
     }
-    const Held held;
+    const Held held{mutex};
     return sets().contains(fd);
 }
 
@@ -759,7 +749,7 @@ bool epolls::has_linked(int epoll) {
     if (linked_sets.load() == 0) {
         return false;
     }
-    const Held held;
+    const Held held{mutex};
     const std::shared_ptr<Set> set = set_of(epoll);
     return set != nullptr && set->linked != 0;
 }
@@ -768,7 +758,7 @@ bool epolls::has_names(int epoll) {
     if (!any_link()) {
         return false;
     }
-    const Held held;
+    const Held held{mutex};
     const std::shared_ptr<Set> set = set_of(epoll);
     return set != nullptr && !set->names.empty();
 }
@@ -777,7 +767,7 @@ bool epolls::is_ready(int epoll) {
     if (linked_sets.load() == 0) {
         return false;
     }
-    const Held held;
+    const Held held{mutex};
     const std::shared_ptr<Set> set = set_of(epoll);
     return set != nullptr && has_ready(*set);
 }
@@ -786,7 +776,7 @@ bool epolls::begin_sleep(int epoll) {
     if (!any_link()) {
         return true;
     }
-    const Held held;
+    const Held held{mutex};
     const std::shared_ptr<Set> set = set_of(epoll);
     return set == nullptr || begin_sleep_of(*set);
 }
@@ -795,7 +785,7 @@ void epolls::end_sleep(int epoll) {
     if (!any_link()) {
         return;
     }
-    const Held held;
+    const Held held{mutex};
     if (const std::shared_ptr<Set> set = set_of(epoll); set != nullptr && set->sleepers != 0) {
         end_sleep_of(*set);
     }
@@ -805,14 +795,14 @@ void epolls::tell_kernel(int epoll) {
     if (linked_sets.load() == 0) {
         return;
     }
-    const Held held;
+    const Held held{mutex};
     if (const std::shared_ptr<Set> set = set_of(epoll); set != nullptr) {
         carry::tell_kernel(*set);
     }
 }
 
 int epolls::settle(int epoll, std::span<epoll_event> events) {
-    const Held held;
+    const Held held{mutex};
     const std::shared_ptr<Set> set = set_of(epoll);
     return static_cast<int>(set != nullptr ? take_from_kernel(*set, events, 0) : events.size());
 }
@@ -820,7 +810,7 @@ int epolls::settle(int epoll, std::span<epoll_event> events) {
 int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeout, const sigset_t *mask) {
     std::shared_ptr<Set> set;
     {
-        const Held held;
+        const Held held{mutex};
         set = set_of(epoll);
     }
     if (set == nullptr) {
@@ -833,7 +823,7 @@ int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeo
         if (const int found = look_once(*set, events, mask); found != 0 || left.is_over()) {
             return found;
         }
-        // What it found may be the begin of a turn whose bytes have not come.
+        // The look may have found the beginning of a turn whose bytes have not come.
         const Hot hot = hot_of(*set);
         has_looked = !has_looked && look([&] { return hot.has_bytes(); });
         if (has_looked) {
@@ -856,7 +846,7 @@ int epolls::wait(int epoll, std::span<epoll_event> events, const timespec *timeo
 }
 
 void epolls::duplicated(int epoll, int number) {
-    const Held held;
+    const Held held{mutex};
     if (const auto set = set_of(epoll); set != nullptr && number >= 0) {
         sets()[number] = set;
         all_sets = sets().size();
@@ -864,7 +854,7 @@ void epolls::duplicated(int epoll, int number) {
 }
 
 void epolls::closed(int fd, bool has_more_numbers) {
-    const Held held;
+    const Held held{mutex};
     erase_sets([fd](int number) { return number == fd; });
     Socket *const socket = sockets.at(fd);
     if (socket == nullptr) {
@@ -890,7 +880,7 @@ void epolls::closed(int fd, bool has_more_numbers) {
 }
 
 void epolls::closed_between(unsigned first, unsigned last) {
-    const Held held;
+    const Held held{mutex};
     erase_sets([&](int number) {
         return static_cast<unsigned>(number) >= first && static_cast<unsigned>(number) <= last;
     });
@@ -902,7 +892,7 @@ bool epolls::may_rename(Socket &socket, int fd) {
         pollfd one{.fd = fd, .events = POLLIN | POLLPRI | POLLRDHUP, .revents = 0};
         return LIBC(poll)(&one, 1, 0) != 0;
     };
-    const Held held;
+    const Held held{mutex};
     const auto [first, last] = members().equal_range(&socket);
     return std::all_of(first, last, [&](const auto &one) {
         const Member &member = *one.second;
@@ -915,7 +905,7 @@ void epolls::shuts_down(Socket &socket) {
     if (!any_link()) {
         return;
     }
-    const Held held;
+    const Held held{mutex};
     const auto [first, last] = members().equal_range(&socket);
     std::for_each(first, last,
                   [](const auto &one) { one.second->told = one.second->told_by_tcp = Member::none; });
@@ -923,7 +913,7 @@ void epolls::shuts_down(Socket &socket) {
 
 void epolls::linked(Socket &socket) {
     has_link = true;
-    const Held held;
+    const Held held{mutex};
     const auto [first, last] = members().equal_range(&socket);
     for (auto one = first; one != last; ++one) {
         name_by_address(*one->second);
@@ -931,7 +921,7 @@ void epolls::linked(Socket &socket) {
 }
 
 void epolls::unlinked(Socket &socket) {
-    const Held held;
+    const Held held{mutex};
     tell_kernel_of(socket);
     const auto [first, last] = members().equal_range(&socket);
     for (auto one = first; one != last; ++one) {

@@ -14,7 +14,7 @@
 
 namespace carry {
 
-// What the kernel takes for a set of signals.
+// The kernel takes this for a set of signals.
 using SignalMask = unsigned long;
 
 namespace handlers {
@@ -36,7 +36,7 @@ template <typename Call>
     return is_own(before) ? own : before;
 }
 
-// Of one thread.
+// One thread has this.
 struct Thread {
     unsigned held = 0;  // HeldHandlers
     bool has_kept = false;

@@ -27,6 +27,7 @@
 #include "base/own_user.hpp"
 #include "carry/high_number.hpp"
 #include "carry/records.hpp"
+#include "carry/section.hpp"
 #include "carry/shake.hpp"
 #include "carry/socket.hpp"
 #include "carry/waits.hpp"
@@ -385,8 +386,7 @@ void Meeting::left(Socket &socket) {
 }
 
 void Meeting::forget(Socket &socket) {
-    const HeldHandlers held;
-    const base::Lock lock{mapping};
+    const Held held{mapping};
     give_up(socket);
 }
 

@@ -13,7 +13,7 @@
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
-#include "carry/handlers.hpp"
+#include "carry/section.hpp"
 #include "carry/sockets.hpp"
 #include "registry/book.hpp"
 
@@ -27,17 +27,6 @@ struct One {
 };
 
 constinit base::LastingMutex mutex;
-
-class SCOPED_CAPABILITY Held {
-public:
-    Held() ACQUIRE(mutex) { mutex.lock(); }
-    ~Held() RELEASE(mutex) { mutex.unlock(); }
-    Held(const Held &) = delete;
-    Held &operator=(const Held &) = delete;
-
-private:
-    const HeldHandlers held_;
-};
 
 // Never destroyed: other threads may be in a call when main() returns.
 using All = std::unordered_map<std::uint32_t, One>;
@@ -93,7 +82,7 @@ Description description_of(int fd) {
 
 void add(const Socket &socket, int fd) try {
     const std::uint32_t place = sockets.place_of(socket);
-    const Held held;
+    const Held held{mutex};
     if (lives[place] != nullptr) {
         return;
     }
@@ -111,7 +100,7 @@ void add(const Socket &socket, int fd) try {
 }
 
 void tell(const Socket &socket, const char *reason) {
-    const Held held;
+    const Held held{mutex};
     if (const auto found = all().find(sockets.place_of(socket)); found != all().end()) {
         Description &description = found->second.description;
         (void)std::snprintf(description.reason.data(), description.reason.size(), "%s", reason);
@@ -122,7 +111,7 @@ void tell(const Socket &socket, const char *reason) {
 void remove(const Socket &socket) {
     const std::uint32_t place = sockets.place_of(socket);
     if (lives[place].exchange(nullptr) != nullptr) {
-        const Held held;
+        const Held held{mutex};
         all().erase(place);
     }
 }

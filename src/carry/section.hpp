@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/mutex.hpp"
 #include "carry/handlers.hpp"
 
 namespace carry {
@@ -34,6 +35,19 @@ private:
         return result == 0 || result == EOWNERDEAD;
     }
     pthread_mutex_t mutex_;
+};
+
+// Holds a mutex of this process, and keeps handlers from running, which may use what it guards.
+class SCOPED_CAPABILITY Held {
+public:
+    explicit Held(base::LastingMutex &mutex) ACQUIRE(mutex) : mutex_{mutex} { mutex_.lock(); }
+    ~Held() noexcept(false) RELEASE() { mutex_.unlock(); }
+    Held(const Held &) = delete;
+    Held &operator=(const Held &) = delete;
+
+private:
+    const HeldHandlers held_;
+    base::LastingMutex &mutex_;
 };
 
 // Holds a lock, and keeps handlers from running. A section does not sleep.

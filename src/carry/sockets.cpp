@@ -7,6 +7,7 @@
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "carry/records.hpp"
+#include "carry/section.hpp"
 
 namespace carry {
 
@@ -44,17 +45,6 @@ namespace {
 constinit base::LastingMutex changing;
 
 Totals ended GUARDED_BY(changing);
-
-class SCOPED_CAPABILITY Changing {
-public:
-    Changing() ACQUIRE(changing) { changing.lock(); }
-    ~Changing() RELEASE(changing) { changing.unlock(); }
-    Changing(const Changing &) = delete;
-    Changing &operator=(const Changing &) = delete;
-
-private:
-    const HeldHandlers held_;  // a handler may close a descriptor
-};
 
 const base::ForkHook with_the_child{base::ForkLevel::SocketPreload,
                                     {.before =
@@ -103,7 +93,7 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
     if (place == 0) {
         return;
     }
-    const Changing whole;
+    const Held whole{changing};
     arena_ = memory;
     memory->all[place].begin(role, blocks, is_smc);
     numbers_[place] = 0;
@@ -114,14 +104,14 @@ void Sockets::duplicated(int fd, int number) {
     if (Socket *const socket = at(fd); socket != nullptr && number >= 0 && number != fd &&
                                        static_cast<std::size_t>(number) < most_numbers &&
                                        !base::is_in_parents_memory()) {
-        const Changing whole;
+        const Held whole{changing};
         set(number, place_of(*socket));
     }
 }
 
 bool Sockets::has_more_numbers(int fd) const {
     const Socket *const socket = at(fd);
-    const Changing whole;
+    const Held whole{changing};
     return socket != nullptr && numbers_[place_of(*socket)] > 1;
 }
 
@@ -140,7 +130,7 @@ bool Sockets::take(int fd, Socket &socket) {
     if (base::is_in_parents_memory()) {
         return false;
     }
-    const Changing whole;
+    const Held whole{changing};
     std::atomic_ref{places_[fd]}.store(0);
     const bool is_last = --numbers_[place_of(socket)] == 0;
     if (is_last && socket.is_of_one_process()) {
@@ -163,18 +153,18 @@ void Totals::add(const Socket &socket) {
 }
 
 Totals Sockets::totals() const {
-    const Changing whole;
+    const Held whole{changing};
     return ended;
 }
 
 void Sockets::count_from_here() {
-    const Changing whole;
+    const Held whole{changing};
     ended = {};
 }
 
 void Sockets::end(Socket &socket) {
     {
-        const Changing whole;
+        const Held whole{changing};
         ended.add(socket);
     }
     records::remove(socket);
@@ -190,7 +180,7 @@ void Sockets::for_each(Use use) {
     if (arena_ == nullptr || base::is_in_parents_memory()) {
         return;
     }
-    const Changing whole;
+    const Held whole{changing};
     for_all([&](int fd, Socket &socket) {
         if (std::uint32_t &numbers = numbers_[place_of(socket)]; (numbers & seen) == 0) {
             numbers |= seen;
@@ -232,7 +222,7 @@ void Sockets::forget(int fd) {
     }
     bool is_last = false;
     {
-        const Changing whole;
+        const Held whole{changing};
         std::atomic_ref{places_[fd]}.store(0);
         is_last = --numbers_[place_of(*socket)] == 0;
     }
