@@ -21,6 +21,7 @@
 #include "cli/checksum.hpp"
 #include "cli/page_cache.hpp"
 #include "cli/staged_file.hpp"
+#include "cli/write_all.hpp"
 
 namespace cli {
 
@@ -244,22 +245,10 @@ int Pool::read(std::span<std::byte> bytes, std::uint64_t offset) const {
     return 0;
 }
 
-int Pool::write(std::span<const std::byte> bytes, std::uint64_t offset) const {
-    while (!bytes.empty()) {
-        const ssize_t put = pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (put < 0 && errno != EINTR) {
-            return errno;
-        }
-        const std::size_t progress = put > 0 ? static_cast<std::size_t>(put) : 0;
-        bytes = bytes.subspan(progress);
-        offset += progress;
-    }
-    return 0;
-}
-
 int Pool::store(unsigned slot, std::uint64_t offset, std::uint64_t length) const {
     if (copy_) {
-        const int error = write(this->slot(slot).subspan(offset, length), layout_.content(slot) + offset);
+        const int error =
+            write_all(fd_.get(), this->slot(slot).subspan(offset, length), layout_.content(slot) + offset);
         return error != 0 ? error : sync(fd_.get());
     }
     const std::uint64_t page = offset / page_size * page_size;
@@ -287,12 +276,12 @@ int Pool::checksum(unsigned slot, std::uint64_t length, std::uint32_t &found) co
 // which would sync nothing and report no failure. The sync is of the whole file, so it includes the content's
 // bytes.
 int Pool::store_header(const Content &content) const {
-    const int error = write(content.header(), Layout::header(content.slot));
+    const int error = write_all(fd_.get(), content.header(), Layout::header(content.slot));
     return error != 0 ? error : sync(fd_.get());
 }
 
 int Pool::store_word(const Content &content) const {
-    const int error = write(content.word(), Layout::commit_word);
+    const int error = write_all(fd_.get(), content.word(), Layout::commit_word);
     return error != 0 ? error : sync(fd_.get());
 }
 

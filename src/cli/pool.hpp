@@ -82,7 +82,6 @@ private:
     [[nodiscard]] Outcome<> map();
     [[nodiscard]] Outcome<> read_content();
     [[nodiscard]] int read(std::span<std::byte> bytes, std::uint64_t offset) const;
-    [[nodiscard]] int write(std::span<const std::byte> bytes, std::uint64_t offset) const;
 
     std::string path_;
     Layout layout_;

@@ -21,6 +21,7 @@
 #include "cli/checksum.hpp"
 #include "cli/log.hpp"
 #include "cli/tcp_answers.hpp"
+#include "cli/write_all.hpp"
 
 namespace cli {
 
@@ -98,19 +99,6 @@ int read_all(int fd, std::uint64_t length, Take take, const std::function<bool()
         const std::span bytes{memory.get(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
         take(bytes, done);
         done += bytes.size();
-    }
-    return 0;
-}
-
-int write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
-    while (!bytes.empty()) {
-        const ssize_t put = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (put < 0 && errno != EINTR) {
-            return errno;
-        }
-        const std::size_t progress = put > 0 ? static_cast<std::size_t>(put) : 0;
-        bytes = bytes.subspan(progress);
-        offset += progress;
     }
     return 0;
 }

@@ -125,7 +125,7 @@ private:
     std::shared_ptr<Space> space_ = std::make_shared<Space>();
     base::Fd measured_file_;
     mutable base::Mutex damage_mutex_;
-    // What the check of the bytes has found, by name and sequence.
+    // The check of the bytes has found these faults, by name and sequence.
     std::map<std::pair<std::string, std::uint64_t>, std::string> damage_ GUARDED_BY(damage_mutex_);
     std::atomic<bool> stopping_{false};  // relaxed: it publishes nothing else
     std::thread check_;

@@ -69,8 +69,8 @@ struct Live {
     std::uint64_t sent_messages = 0;
     std::uint64_t received_bytes = 0;
     std::uint64_t placed_bytes = 0;  // by riowrite
-    // Of a stream: the peer's windows and credits since the beginning. Those that are left are this number
-    // less the number that was sent. Of a carried connection: the bytes that went through memory.
+    // A stream has the peer's windows and credits since the beginning. Those that are left are this number
+    // less the number that was sent. A carried connection has its bytes through memory.
     union {
         std::uint64_t granted_bytes = 0;
         std::uint64_t sent_by_memory;

@@ -279,7 +279,7 @@ void reset_begins_anew(void **) {
         expect_message(pair.a, pair.b, 10 * round + 1);
         assert_int_equal(post(pair.a, {read_request(pair.a, pair.b, 0, 8, 5)}), 0);
         expect_completion(pair.a.cq, 5);
-        // What was posted is gone without completions.
+        // The posted requests are gone without completions.
         assert_int_equal(post_receive(pair.a, 6, {sge(pair.a, 0, 8)}), 0);
         assert_int_equal(change(pair.a, IBV_QPS_RESET), 0);
         assert_int_equal(query(pair.a).qp_state, IBV_QPS_RESET);

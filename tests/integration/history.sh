@@ -50,7 +50,7 @@ refused_with 6 'has no content 3' "$rpma" rollback "$address" --sequence 3
 refused_with 6 'has no content before the newest' "$rpma" rollback "$address/other"
 grep -q '^committed *default: content 6, 1048576 bytes' server.out || die "the server says nothing: $(cat server.out)"
 
-# What a push expects.
+# A push says which sequence it expects.
 refused_with 6 'the newest content is 6 (expected 5: --if-sequence)' "$rpma" push a "$address" --if-sequence 5
 refused_with 6 'the newest content is 0 (expected 3: --if-sequence)' "$rpma" push a "$address/new" --if-sequence 3
 bounded "$rpma" push a "$address" --if-sequence 6 >stdout || die "push --if-sequence"

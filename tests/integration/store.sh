@@ -72,7 +72,7 @@ for name in .. .hidden a/b ''; do
 done
 refused_with 2 'excludes' "$rpma" serve --store store --pool pool
 refused_with 2 '--store or --pool is required' "$rpma" serve
-# What follows a link is not below the store.
+# A link leads out of the store, and is not followed.
 ln -s "$work" store/link
 refused 'Not a directory' "$rpma" push small "$address/link"
 [ ! -e 1 ] || die "the push went out of the store"

@@ -91,7 +91,7 @@ extern "C" [[gnu::visibility("default")]] int msync(void *, std::size_t length, 
 
 namespace {
 
-// What one connection has to make durable.
+// One connection has to make this durable.
 struct Flush {
     soft::Durability ranges{[](void *flush) { static_cast<Flush *>(flush)->go_on(); }, this};
     std::counting_semaphore<> done{0};
