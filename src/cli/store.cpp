@@ -575,9 +575,12 @@ std::string Store::why_no_push() const {
 
 std::string Store::what_stays(const std::string &name) const {
     const auto found = names_.find(name);
-    return found == names_.end() || found->second.contents.empty()
-               ? fmt::format("{} still has no content", name)
-               : fmt::format("{} still has content {}", name, found->second.contents.rbegin()->first);
+    if (found == names_.end() || found->second.contents.empty()) {
+        return fmt::format("{} still has no content", name);
+    }
+    const auto &[sequence, entry] = *found->second.contents.rbegin();
+    const std::string fault = fault_of(name, sequence, entry);
+    return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
 Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name, Memory & /*memory*/) {

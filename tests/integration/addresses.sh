@@ -15,7 +15,7 @@ ip link set lo up
 
 head -c 1M /dev/urandom >content
 listen_on='[fd77::1]'
-start_server pool 1M --listen '[::1]' --listen '[::]' --listen 0.0.0.0 --listen 127.0.0.1:7204 --listen "[fd77::2]"
+start_server store --listen '[::1]' --listen '[::]' --listen 0.0.0.0 --listen 127.0.0.1:7204 --listen "[fd77::2]"
 listening=$(sed -n 's/^listening *//p' server.out)
 for one in '[::1]:7204' '[fd77::1]:7204' '[fd77::2]:7204' 127.0.0.1:7204 "$address"; do
     [ "$(tr ',' '\n' <<<"$listening" | grep -cF " $one")" -le 1 ] || die "it listens twice at $one: $listening"
@@ -38,7 +38,7 @@ printf '#!/bin/sh\nulimit -n 256\nexec "%s" "$@"\n' "$rpma" >few
 chmod +x few
 whole=$rpma
 rpma=$PWD/few
-start_server pool 1M --listen '[::1]:7204'
+start_server store --listen '[::1]:7204'
 rpma=$whole
 for kind in crowd status_crowd; do
     "$peer" $kind fd77::1 "$port" >said &

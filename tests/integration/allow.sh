@@ -7,7 +7,7 @@
 make_keys writer reader other
 head -c 1M /dev/urandom >content
 head -c 1M /dev/urandom >another
-start_server pool 3M --psk keys --allow push=writer,pull=reader --allow pull=other,push=other
+start_server store --psk keys --allow push=writer,pull=reader --allow pull=other,push=other
 
 # asks_in_vain KEY VERB COMMAND...: it is refused, and the server's log says so.
 asks_in_vain() {
@@ -29,7 +29,7 @@ asks_in_vain reader measure perf "$address" --count 1 --op flush
 bounded "$rpma" perf --psk writer "$address" --count 1 --op flush --size 8 --depth 1 >stdout 2>stderr || die "perf by the writer"
 for name in writer reader other; do
     bounded "$rpma" status --psk $name "$address" >stdout 2>stderr || die "status by $name"
-    grep -q '^holds *content 1,' stdout || die "a refused push changed the content: $(cat stdout)"
+    grep -q '^holds *1 name, 1048576 bytes' stdout || die "a refused push changed the content: $(cat stdout)"
 done
 bounded "$rpma" pull --psk other "$address" got >stdout 2>stderr || die "pull by one that may do both"
 cmp got content || die "a refused push changed the content"
@@ -37,7 +37,7 @@ bounded "$rpma" push --psk other another "$address" >stdout 2>stderr || die "pus
 stop_server
 
 # A program that reads the events learns who did what, and when.
-start_server pool 3M --psk keys --allow push=writer,pull=reader --json
+start_server store --psk keys --allow push=writer,pull=reader --json
 bounded "$rpma" push --psk writer content "$address" >stdout 2>stderr || die "push by the writer"
 asks_in_vain reader push push another "$address"
 RPMA_TLS=psk:$PWD/writer bounded "$peer" no_commit 127.0.0.1 "$port" || die "no_commit"
@@ -53,12 +53,12 @@ event refused reader '"text":"refused a client from 127.0.0.1 .reader.: the iden
 event aborted writer '"text":"a push from 127.0.0.1 .writer. ended without a commit: '
 
 # Without the option each key lets its host do everything. The option without a word would let nobody do anything.
-start_server pool 3M --psk keys
+start_server store --psk keys
 bounded "$rpma" push --psk reader content "$address" >stdout 2>stderr || die "push without --allow"
 stop_server
-refused_with 2 '--allow: expected --psk FILE or --x509 FILE too' "$rpma" serve --pool pool --allow push=writer
-refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow ''
-refused_with 2 '--allow [push=writer]: expected push=IDENTITY' "$rpma" serve --pool pool --psk keys --allow '[push=writer]'
+refused_with 2 '--allow: expected --psk FILE or --x509 FILE too' "$rpma" serve --store served --allow push=writer
+refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --store served --psk keys --allow ''
+refused_with 2 '--allow [push=writer]: expected push=IDENTITY' "$rpma" serve --store served --psk keys --allow '[push=writer]'
 for bad in push pull= =writer read=writer; do
-    refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --pool pool --psk keys --allow "push=writer,$bad"
+    refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --store served --psk keys --allow "push=writer,$bad"
 done

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
-start_server pool 3M
+start_server store
 push content
 
 unharmed() {
@@ -30,7 +30,7 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 unharmed
 
-# Clients of librpma, but not of the pool's protocol.
+# Clients of librpma, but not of the command's protocol.
 bounded "$peer" no_hello 127.0.0.1 "$port" || die "no_hello"
 bounded "$peer" bad_hello 127.0.0.1 "$port" || die "bad_hello"
 bounded "$peer" other_version 127.0.0.1 "$port" || die "other_version"
@@ -40,9 +40,10 @@ grep -q 'is no rpma client' server.err || die "the server does not say whom it r
 bounded "$peer" bad_hellos 127.0.0.1 "$port" || die "bad_hellos"
 [ "$(grep -c 'is no rpma client' server.err)" -le 18 ] || die "the server says the same again and again"
 
-# A pusher has a made-up key or writes beyond its slot; a puller writes, also with the key of a pusher; a request is no
-# request, commits what did not arrive, or is missing.
-for crime in bad_key out_of_bounds write_as_puller others_key bad_request store_nothing roll_back_to_nothing wrong_checksum no_commit; do
+# A pusher has a made-up key, the key of another name's pusher, or writes beyond its room; a puller writes, also with the
+# key of a pusher; a request is no request, asks for room that is none or too often, commits what did not arrive, or is
+# missing.
+for crime in bad_key out_of_bounds write_as_puller others_key others_key_as_pusher bad_request bad_room store_nothing roll_back_to_nothing wrong_checksum no_commit; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done
@@ -66,7 +67,7 @@ kill -KILL $holder
 wait $holder 2>/dev/null || true
 unharmed
 
-# The peers of the clients are no servers of pools.
+# The peers of the clients are no servers of ours.
 for kind in garbage silent; do
     rm -f ports
     mkfifo ports

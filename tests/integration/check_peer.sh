@@ -43,7 +43,7 @@ start_end closes
 refused_with 6 'plain TCP: it closes the connection' "$rpma" check "127.0.0.1:$port"
 # A server with keys speaks TLS alone. Without a key the command tells that much.
 "$rpma" keygen host keys || die "keygen"
-start_server tls.pool 1M --psk keys
+start_server store --psk keys
 refused_with 6 'it speaks TLS; with --psk FILE or --x509 FILE' "$rpma" check "$address"
 grep -q '^speaks *tls$' stdout || die "$(cat stdout)"
 bounded "$rpma" check "$address" --psk keys >stdout 2>stderr || die "check --psk: $?"
@@ -69,7 +69,7 @@ refused_with 2 'excludes' "$rpma" check 127.0.0.1:7204 --pool pool
 refused_with 2 'requires --pool' "$rpma" check 127.0.0.1:7204 --use-other-slot
 
 # A server of pools refuses clients of rsockets, and is asked as its own client asks.
-start_server pool 1M
+start_server store
 speaks '^speaks +rpma$' '^verdict +rpma serve, of version 4: rpma push and pull work$'
 [ ! -s server.err ] || die "the server warns of a check"
 stop_server

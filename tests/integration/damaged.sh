@@ -1,79 +1,120 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server whose newest content is damaged takes no push while one would overwrite the other content, which is good: the
-# push, the status and the server say why, and what to do. What is said of a pool after a push that did not end is true.
+# Files of a store that are deleted, cut off or changed behind the server are found: by status, list, check and pull. The
+# contents that are good stay, and are served. What is said of them after a push that did not end is true.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >first
 head -c 1M /dev/urandom >second
-size=$((3 << 20))
 
-# abandoned TEXT: a push begins and does not commit, and the server says what the pool has.
+# sick TEXT: the status, and so a monitor, tells it; good: it tells of nothing.
+sick() {
+    refused_with 6 "$1" "$rpma" status "$address"
+    grep -q "^storage *$1" stdout || die "the status does not say it: $(cat stdout)"
+}
+good() { bounded "$rpma" status "$address" >stdout 2>stderr || die "status"; }
+# abandoned TEXT: a push begins and does not commit, and the server says what stays.
 abandoned() {
     bounded "$peer" no_commit 127.0.0.1 "$port" || die "no_commit"
     bounded "$rpma" status "$address" >stdout 2>stderr || true
     grep -q "a push from 127.0.0.1\\( (.*)\\)\\? ended without a commit: .*; $1\$" server.err || die "expected: $1"
 }
-# damage SLOT: a byte of that slot's content changes.
-damage() { printf '\0\377' | dd of=pool bs=1 seek=$((16384 + $1 * size + 5000)) conv=notrunc status=none; }
+checked() { bounded "$rpma" check --store store >stdout 2>stderr || die "check"; }
 
-start_server pool 3M
-abandoned 'the pool still has no content'
+start_server store
+checked
+grep -qx 'no contents' stdout || die "a new store has a content: $(cat stdout)"
+abandoned 'default still has no content'
 push first
-abandoned 'the pool still has content 1'
+abandoned 'default still has content 1'
 push second
-stop_server
+push first "$address/other"
+good
+checked # also while it is served
+[ "$(grep -c crc32c stdout)" -eq 3 ] || die "expected three contents: $(cat stdout)"
 
-# The other content is good.
-damage 1
-start_server pool 3M
-grep -q '^holds *content 2, .*, DAMAGED$' server.out || die "the start does not say it: $(cat server.out)"
-grep -qF 'content 2 is damaged: storage has another checksum' server.err || die "the server does not say it"
-grep -qF 'rpma check --pool ./pool --use-other-slot commits' server.err || die "the server does not say what to do"
-why='content 2 is damaged, and a push would overwrite content 1, which is good: stop the server, and commit that content with rpma check --pool FILE --use-other-slot'
-refused_with 6 "$address: refused: $why" "$rpma" push first "$address"
-refused_with 6 "$address: refused: $why" "$rpma" perf "$address" --op flush --time 1
-refused_with 6 'content 2 is damaged; rpma check --use-other-slot commits content 1' "$rpma" status "$address"
-grep -q '^storage *content 2 is damaged; ' stdout || die "the status does not say it: $(cat stdout)"
+# Deleted, cut off, replaced by a link.
+rm store/default/2
+sick 'default: content 2 was deleted'
+refused_with 6 'default: content 2 was deleted' "$rpma" pull "$address" got
+abandoned 'default still has content 2, which was deleted'
+bounded "$rpma" list "$address" >stdout || die "list"
+grep -q '^default *2 .*FAULT: was deleted$' stdout || die "the list does not say it: $(cat stdout)"
+bounded "$rpma" pull "$address" got --sequence 1 >stdout || die "pull of the good content"
+cmp got first || die "the good content has other bytes"
+pulled first "$address/other"
+bounded "$rpma" rollback "$address" >stdout || die "rollback to the good content"
+good
+pulled first
+truncate -s 5000 store/other/1
+sick 'other: content 1 has 5000 bytes (expected 1048576)'
+refused_with 6 'has 5000 bytes' "$rpma" pull "$address/other" got
+push second "$address/other"
+good
+ln -sf "$work/first" store/other/2
+sick 'other: content 2 cannot be opened: Too many levels of symbolic links'
+refused_with 6 'cannot be opened' "$rpma" pull "$address/other" got
+mkfifo fifo
+mv -f fifo store/other/2
+sick 'other: content 2 is no regular file'
+push second "$address/other"
+good
+
+# Cut off while a pull reads it: the pull fails, and the server goes on.
+head -c 40M /dev/zero >large
+push large "$address/large"
+echo kept >got
+mkfifo reader
+"$rpma" pull "$address/large" - <>reader >reader 2>stderr &
+puller=$!
+helpers+=($puller)
+exec {slow}<reader
+head -c 1 <&"$slow" >first_byte
+truncate -s 8192 store/large/1
+cat <&"$slow" >/dev/null &
+helpers+=($!)
+exec {slow}<&-
+code=0
+wait $puller || code=$?
+[ $code -ne 0 ] && [ "$(wc -l <stderr)" -eq 1 ] || die "a pull of a file that was cut off ended with $code"
+refused_with 6 'large: content 1 has 8192 bytes' "$rpma" pull "$address/large" got
+[ "$(cat got)" = kept ] || die "a failed pull touched the file"
+push first "$address/large"
+good
+
+# Another byte. A pull finds it; a check does, and the server after its start.
+chmod u+w store/default/3
+printf '\0\377' | dd of=store/default/3 bs=1 seek=5000 conv=notrunc status=none
 refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
+refused_with 1 'store store: 5 of 7 contents are not good' "$rpma" check --store store
+grep -q '^default *3 .*FAULT: is damaged: it has another checksum' stdout || die "the check does not say it: $(cat stdout)"
+refused_with 1 'contents are not good' "$rpma" check --store store --json
+grep -q '"good":false' stdout || die "no JSON: $(cat stdout)"
 stop_server
-refused 'which --use-other-slot commits' "$rpma" check --pool pool
-
-# Somebody has chosen.
-bounded "$rpma" check --pool pool --use-other-slot >stdout 2>stderr || die "check"
-start_server pool 3M
-bounded "$rpma" status "$address" >stdout 2>stderr || die "the status after the choice"
-pulled first
+start_server store
+for _ in $(seq 600); do
+    bounded "$rpma" status "$address" >stdout 2>stderr || break
+done
+sick 'default: content 3 is damaged'
+refused_with 6 'default: content 3 is damaged' "$rpma" pull "$address" got
+pulled second "$address/other"
 push second
-pulled second
-stop_server
-
-# No content is good, so a push overwrites none.
-damage 0
-damage 1
-start_server pool 3M
-refused_with 6 'content 2 is damaged; a push replaces it' "$rpma" status "$address" --json
-grep -q '"storage":"content 2 is damaged; a push replaces it"' stdout || die "the status does not say it: $(cat stdout)"
-abandoned 'the pool still has content 2, which is damaged'
-push first
-bounded "$rpma" status "$address" >stdout 2>stderr || die "the status after a push"
-pulled first
-stop_server
-
-# There was no content before the damaged one.
-rm pool
-start_server pool 3M
-push first
-stop_server
-damage 0
-start_server pool 3M
-push second
+good
 pulled second
 
-# A pool that is deleted or truncated while it is served is no longer one that a push could go to.
-truncate -s 8192 pool
-refused_with 6 'the pool is truncated: it has 8192 bytes' "$rpma" status "$address"
-rm pool
-refused_with 6 'the pool was deleted' "$rpma" status "$address" --json
-grep -q '"storage":"the pool was deleted' stdout || die "the status does not say it: $(cat stdout)"
+# A file without its attribute, as after a copy that does not keep it, is not taken for a content.
+cp store/default/4 copy
+stop_server
+mv copy store/default/5
+start_server store
+sick 'default: content 5 has no note that can be read: No data available'
+push first
+[ -e store/default/6 ] || die "the sequence of a file that is there was used again: $(ls store/default)"
+good
+
+# The store itself.
+mv store moved
+rm -r moved
+sick 'store ./store was deleted'
+refused_with 6 'was deleted' "$rpma" push first "$address"
 stop_server

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
-start_server pool 1M
+start_server store
 push content
 
 # The client has from too few for its device to enough for a push. It always says that it has too few descriptors. One

@@ -40,19 +40,19 @@ kill_server() {
 }
 
 # The server ends in order, or is killed, before the commit: the content is not committed.
-start_server pool 1M
+start_server store
 push old
 begin_push
 stop_server
 go_on
 ends_with 3 'the server ended the connection: the server is being stopped; nothing was committed$'
 
-start_server pool 1M
+start_server store
 begin_push
 kill_server
 go_on
 ends_with 3 '; nothing was committed$'
-start_server pool 1M
+start_server store
 pulled old
 
 # The commit is sent and not answered: the result is unknown. The content is empty, so that only the commit is sent.
@@ -63,7 +63,7 @@ kill_server
 exec {input}>/dev/null
 ends_with 4 'the server has the old content or the new, which is content 2, crc32c:00000000$'
 : >empty
-start_server pool 1M
+start_server store
 pulled old empty
 
 stop_server

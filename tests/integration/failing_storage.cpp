@@ -4,7 +4,9 @@
 // 1, that fails, and the errno value. The failing call writes nothing and removes the file, so that the next
 // succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long
 // as another process has it open for writing. While the file that RPMA_TEST_NO_REGION names exists, the next
-// region for one connection cannot be made; that failure removes the file too.
+// region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists, the next file
+// without a name; that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names
+// exists, file systems cannot allocate.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -38,6 +41,18 @@ int failure() {
     std::rewind(file.get());
     (void)std::fprintf(file.get(), "%d %d\n", calls - 1, error);
     return 0;
+}
+
+// Returns whether the file that the variable names exists.
+bool exists(const char *variable) {
+    const char *path = std::getenv(variable);
+    return path != nullptr && access(path, F_OK) == 0;
+}
+
+// Returns whether the file that the variable names existed, and removes it.
+bool remove_once(const char *variable) {
+    const char *path = std::getenv(variable);
+    return path != nullptr && unlink(path) == 0;
 }
 
 // Waits until a writer has opened the FIFO and has closed it. Without the FIFO it does not wait.
@@ -78,12 +93,32 @@ EXPORTED int fsync(int fd) {
     return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
-EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,
-                                  rpma_mr_local **region) {
-    if (const char *path = std::getenv("RPMA_TEST_NO_REGION"); path != nullptr && unlink(path) == 0) {
+EXPORTED int openat(int folder, const char *path, int flags, ...) {
+    if ((flags & O_TMPFILE) == O_TMPFILE && remove_once("RPMA_TEST_NO_FILE")) {
+        errno = EMFILE;
+        return -1;
+    }
+    va_list arguments;
+    va_start(arguments, flags);
+    const auto mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return static_cast<int>(syscall(SYS_openat, folder, path, flags, mode));
+}
+
+EXPORTED int fallocate(int fd, int mode, off_t offset, off_t length) {
+    if (exists("RPMA_TEST_NO_ALLOCATION")) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, length));
+}
+
+EXPORTED int rpma_conn_mr_reg(rpma_conn *connection, void *memory, std::size_t size, int usage,
+                              rpma_mr_local **region) {
+    if (remove_once("RPMA_TEST_NO_REGION")) {
         return RPMA_E_PROVIDER;
     }
-    using Register = decltype(rpma_conn_req_mr_reg);
-    auto *const next = reinterpret_cast<Register *>(dlsym(RTLD_NEXT, "rpma_conn_req_mr_reg"));
-    return next(request, memory, size, usage, region);
+    using Register = decltype(rpma_conn_mr_reg);
+    auto *const next = reinterpret_cast<Register *>(dlsym(RTLD_NEXT, "rpma_conn_mr_reg"));
+    return next(connection, memory, size, usage, region);
 }

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
-start_server pool 1M
+start_server store
 push content
 mkfifo said
 

@@ -14,7 +14,7 @@ listed() {
     [ "$(awk 'NR > 1 { printf "%s%s", sep, $2; sep = " " }' stdout)" = "$1" ] || die "expected $1: $(cat stdout)"
 }
 
-start_store store --keep 3 --max-bytes 6M
+start_server store --keep 3 --max-bytes 6M
 bounded "$rpma" list "$address" >stdout || die "list of nothing"
 grep -qx 'no contents' stdout || die "expected none: $(cat stdout)"
 refused_with 6 'has no content other' "$rpma" list "$address/other"
@@ -80,7 +80,7 @@ refused_with 6 'the server has room for ' "$rpma" push "$address" --run cat /dev
 bounded "$rpma" status "$address" >stdout 2>stderr || die "status"
 before=$(sed -n 's/^holds *\(.*\) (.*/\1/p' stdout)
 stop_server
-start_store store --keep 1 --max-bytes 6M
+start_server store --keep 1 --max-bytes 6M
 grep -q "^holds *$before$" server.out || die "expected $before: $(cat server.out)"
 push c
 listed 10

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
-start_server pool 1M --push-lease 3 --idle-limit 3
+start_server store --push-lease 3 --idle-limit 3
 push content
 mkfifo said source
 # The source of a push pauses. The client says that it is there, and is told why its push ends.
@@ -32,7 +32,7 @@ for pusher in talk trickle; do
     done
     [ "$try" -lt 20 ] || die "a pusher that only does this ($pusher) blocks others"
 done
-[ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; the pool still has content' server.err)" -eq 3 ] ||
+[ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; default still has content' server.err)" -eq 3 ] ||
     die "the pushers were not ended"
 "$peer" commit_and_stay 127.0.0.1 "$port" >said &
 helpers+=($!)
@@ -43,7 +43,7 @@ bounded "$peer" idle 127.0.0.1 "$port" || die "an idle pull is not ended"
 pulled content
 stop_server
 
-start_server pool 1M
+start_server store
 "$peer" crowd 127.0.0.1 "$port" >said &
 crowd=$!
 helpers+=($crowd)

@@ -39,18 +39,18 @@ cat a b long >keys
 chmod 600 keys
 head -c 1M /dev/urandom >content
 head -c 1M /dev/urandom >other
-start_server pool 3M --psk keys
+start_server store --psk keys
 bounded "$rpma" push --psk a content "$address" >stdout 2>stderr || die "push with the key a"
 bounded "$rpma" pull --psk long "$address" got >stdout 2>stderr || die "pull with the longest identity"
 cmp got content || die "another content"
 bounded "$rpma" perf --psk b "$address" --count 1 --op write --size 8 --depth 1 >stdout 2>stderr || die "perf with the key b"
 bounded "$rpma" check --psk a "$address" >stdout 2>stderr || die "check"
 grep -q '^verdict *rpma serve, of version 4, over TLS' stdout || die "check: $(cat stdout)"
-refused_with 2 'excludes' "$rpma" check --psk a --pool pool
+refused_with 2 'excludes' "$rpma" check --psk a --store store
 
 # The option prevails over the variable, and a name is that of a file in the present folder.
 (cd / && RPMA_TLS=psk:/absent bounded "$rpma" status --psk "${work#/}/b" "$address") >stdout 2>stderr || die "status from another folder"
-grep -q '^holds *content 1,' stdout || die "status: $(cat stdout)"
+grep -q '^holds *1 name, 1048576 bytes' stdout || die "status: $(cat stdout)"
 refused_with 2 'expected a file of keys' "$rpma" status --psk '' "$address"
 
 # A client without a key, with another key, or with a file that others may read, is told so, and so is the server.
@@ -90,4 +90,4 @@ refused_with 7 'the server does not know the key identity host-a' "$rpma" push -
 bounded "$rpma" pull --psk b "$address" got >stdout 2>stderr || die "pull with a key that stays"
 cmp got content || die "the content changed"
 stop_server
-refused 'absent: No such file or directory' "$rpma" serve --pool pool --psk absent
+refused 'absent: No such file or directory' "$rpma" serve --store served --psk absent

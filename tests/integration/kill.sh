@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# kill -9 ends the server or the client at random moments of a push: afterwards the pool opens, and holds the old
+# kill -9 ends the server or the client at random moments of a push: afterwards the store opens, and holds the old
 # content or the new, and the new one when push said so. RPMA_KILLS: how many (default 10); RPMA_SEED: repeats a run's
 # choices.
 . "$(dirname "$0")/server.bash"
@@ -12,7 +12,7 @@ RANDOM=$seed
 
 head -c 32M /dev/urandom >a
 head -c 30000001 /dev/urandom >b
-start_server pool 32M
+start_server store
 push a
 push b
 old=b new=a
@@ -38,7 +38,7 @@ for i in $(seq "$kills"); do
     wait $client 2>/dev/null || code=$?
     if [ $victim = server ]; then
         [ $code -eq 0 ] || [ "$(wc -l <push.err)" -eq 1 ] || die "push ended with $code: $(cat push.err)"
-        start_server pool 32M
+        start_server store
     else
         kill -0 "$server" || die "the server ended"
     fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma serve listens at several addresses and at all addresses of this machine, and serves a pool without a given size.
+# rpma serve listens at several addresses and at all addresses of this machine.
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
@@ -11,16 +11,16 @@ if grep -q ' lo$' /proc/net/if_inet6 2>/dev/null; then
     others=('[::1]')
 fi
 listen_on=0.0.0.0
-start_server pool 1M
+start_server store
 grep -q "^listening *\\(.*, \\)\\?127.0.0.1:$port" server.out || die "expected each address: $(cat server.out)"
 address=127.0.0.1:$port
 push content
 pulled content
 stop_server
 
-# Two addresses and one that is meant by two; no size.
+# Two addresses and one that is meant by two.
 for listen_on in 127.0.0.1 "$all"; do
-    start_server pool 1M --listen "127.0.0.2:$((20000 + RANDOM % 10000))"
+    start_server store --listen "127.0.0.2:$((20000 + RANDOM % 10000))"
     grep -q '^listening *.*127.0.0.2:' server.out || die "expected the second address: $(cat server.out)"
     second=$(sed -n 's/^listening.*\(127.0.0.2:[0-9]*\)$/\1/p' server.out)
     for at in 127.0.0.1:"$port" "$second"; do

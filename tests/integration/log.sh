@@ -7,7 +7,7 @@
 # The environment of the whole suite may keep connections on TCP.
 unset SOFTRDMA_SHM
 
-start_server pool 1M
+start_server store
 
 # logged VALUE PATTERN: with this RPMA_LOG a line of standard error has the pattern.
 logged() {

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 64M /dev/zero >content
-start_server pool 64M
+start_server store
 push content
 bounded python3 - "$rpma" "$address" <<'PYTHON' || die "the progress"
 import fcntl, os, pty, re, select, struct, subprocess, sys, termios

@@ -4,8 +4,8 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
-head -c 4M /dev/urandom >larger
-start_server pool 3M
+head -c 7M /dev/zero >larger
+start_server store --keep 1 --max-bytes 6M
 
 # The command line.
 refused_with 2 'expected a command' "$rpma"
@@ -23,7 +23,7 @@ refused_with 2 '--json: an argument too many, because it stands behind -- (see r
 refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" help launch
 refused_with 2 '--faster: unknown option (see rpma push --help)' "$rpma" push content "$address" --faster
 refused_with 2 '--timout: unknown option, did you mean --timeout?' "$rpma" push content "$address" --timout 3
-refused_with 2 '--siez: unknown option, did you mean --size?' "$rpma" serve --pool other --siez 1M
+refused_with 2 '--kepe: unknown option, did you mean --keep?' "$rpma" serve --store other --kepe 1
 refused_with 2 'third: unknown argument' "$rpma" push content "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
@@ -34,13 +34,13 @@ done
 for bad in 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
     refused_with 2 "$bad" "$rpma" push content "$bad"
     refused_with 2 "$bad" "$rpma" pull "$bad" got
-    refused_with 2 "$bad" "$rpma" serve --pool other --size 1M --listen "$bad"
+    refused_with 2 "$bad" "$rpma" serve --store other --listen "$bad"
 done
 for bad in 0 -1 1.5M 1X; do
-    refused_with 2 'expected a size in bytes' "$rpma" serve --pool other --size="$bad"
+    refused_with 2 'expected a size in bytes' "$rpma" serve --store other --max-bytes="$bad"
 done
 
-# An empty pool.
+# An empty store.
 refused 'nothing was pushed yet' "$rpma" pull "$address" got
 [ ! -e got ] || die "pull left a file"
 push content
@@ -51,8 +51,8 @@ refused 'absent: cannot open: No such file' "$rpma" push absent "$address"
 refused 'expected a regular file' "$rpma" push . "$address"
 mkfifo fifo
 refused 'fifo: expected a regular file' "$rpma" push fifo "$address"
-refused 'larger: has 4194304 bytes' "$rpma" push larger "$address"
-grep -q 'takes at most 3145728' stderr || die "expected the pool's capacity"
+refused 'larger: has 7340032 bytes' "$rpma" push larger "$address"
+grep -q 'takes at most 6291456' stderr || die "expected the largest content"
 
 # pull
 refused 'No such file' "$rpma" pull "$address" absent/got
@@ -60,27 +60,24 @@ refused 'expected a regular file' "$rpma" pull "$address" /dev/null
 refused 'expected a regular file' "$rpma" pull "$address" .
 
 # serve
-refused 'already served' "$rpma" serve --pool pool --size 3M --listen "127.0.0.1:$((port % 12000 + 20000))"
-refused "cannot listen on $address" "$rpma" serve --pool other --size 1M --listen "$address"
-refused '198.51.100.1: expected an address of this machine' "$rpma" serve --pool other --size 1M --listen 198.51.100.1:7204
-refused 'No such file' "$rpma" serve --pool absent/pool --size 1M
-refused 'Is a directory' "$rpma" serve --pool . --size 1M
-refused 'does not exist (expected --size' "$rpma" serve --pool other
-refused 'absent.invalid: ' "$rpma" serve --pool other --size 1M --listen absent.invalid:7204
-refused 'too large' "$rpma" serve --pool other --size 1000000T
+refused 'already served' "$rpma" serve --store store --listen "127.0.0.1:$((port % 12000 + 20000))"
+refused "cannot listen on $address" "$rpma" serve --store other --listen "$address"
+refused '198.51.100.1: expected an address of this machine' "$rpma" serve --store other --listen 198.51.100.1:7204
+refused 'No such file' "$rpma" serve --store absent/store
+refused 'absent.invalid: ' "$rpma" serve --store other --listen absent.invalid:7204
 if [ "$(id -u)" -ne 0 ]; then
     mkdir locked
     chmod 500 locked
-    refused 'Permission denied' "$rpma" serve --pool locked/pool --size 1M
+    refused 'Permission denied' "$rpma" serve --store locked/store
 fi
-[ ! -e other ] || die "a server that did not start left its pool behind"
+[ ! -e other ] || die "a server that did not start left its store behind"
 
 if [ "$(cat /proc/sys/net/ipv4/ip_unprivileged_port_start)" -gt 80 ]; then
     without=()
     [ "$(id -u)" -ne 0 ] || without=(setpriv --bounding-set=-net_bind_service --inh-caps=-net_bind_service)
-    refused 'expected a free port, and the right to use one below 1024' "${without[@]}" "$rpma" serve --pool other --size 1M --listen 127.0.0.1:80
+    refused 'expected a free port, and the right to use one below 1024' "${without[@]}" "$rpma" serve --store other --listen 127.0.0.1:80
 fi
-[ ! -e other ] || die "a server that did not start left its pool behind"
+[ ! -e other ] || die "a server that did not start left its store behind"
 
 # `rpma help` is --help.
 for command in '' push run; do
@@ -91,14 +88,14 @@ done
 
 # The device.
 if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
-    RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" serve --pool other --size 1M
+    RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" serve --store other
     RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" push content "$address"
     RPMA_DEVICE=kernel refused 'RPMA_DEVICE' "$rpma" pull "$address" got
 fi
 # wrong_settings TEXT: the line begins with what is wrong, and the command was not understood.
 wrong_settings() {
     refused_with 2 "rpma: $1" "$rpma" push content "$address"
-    refused_with 2 "rpma: $1" "$rpma" serve --pool other --size 1M --listen 0.0.0.0
+    refused_with 2 "rpma: $1" "$rpma" serve --store other --listen 0.0.0.0
 }
 RPMA_DEVICE=hardware wrong_settings 'RPMA_DEVICE is "hardware", expected auto, kernel or soft'
 RPMA_DEVICE=hardware refused_with 2 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
@@ -149,63 +146,10 @@ kill -CONT "$server"
 push content
 pulled content
 
-# The transfer fails when the pool is truncated while it is served.
-cp pool good_pool
-truncate -s 8192 pool
-echo kept >got
-refused "$address" "$rpma" pull "$address" got
-[ "$(cat got)" = kept ] || die "a failed pull touched the file"
-refused "$address" "$rpma" push content "$address"
-kill -0 "$server" || die "the server ended"
 stop_server
-
-# A pool that is deleted while it is served takes no push, which would be lost with the server; it can still be saved.
-cp good_pool deleted
-start_server deleted 3M
-rm deleted
-refused "$address: refused: pool ./deleted: was deleted" "$rpma" push content "$address"
-grep -q 'pool ./deleted: was deleted' server.err || die "the server does not say why"
-pulled content
-stop_server
-rm got
-echo kept >got
 
 # No server listens any more.
+echo kept >got
 refused "$address: refused: no server of a pool is there" "$rpma" push content "$address"
 refused "$address: refused: no server of a pool is there" "$rpma" pull "$address" got
-
-# Files that are no good pools are refused and not changed.
-check_refused() {
-    local before
-    before=$(sha256sum <pool)
-    refused "$1" "$rpma" serve --pool pool --size "${2:-3M}" --listen "$address"
-    [ "$(sha256sum <pool)" = "$before" ] || die "the pool was changed"
-}
-check_refused 'truncated: it has 8192 bytes'
-cp good_pool pool
-check_refused 'was created with --size 3M; you gave 4M' 4M
-echo x >>pool
-check_refused 'damaged'
-cp larger pool
-check_refused 'is not an rpma pool'
-: >pool
-check_refused 'is not an rpma pool'
-cp good_pool pool
-printf '\2' | dd of=pool bs=1 seek=8 conv=notrunc status=none
-check_refused 'version 2 (expected 1)'
-cp good_pool pool
-printf '\377' | dd of=pool bs=1 seek=4096 conv=notrunc status=none
-check_refused 'is damaged'
-
-# Content that changed on storage is found by the pull.
-cp good_pool pool
-for place in 20000 3500000; do # a byte in each of the two contents
-    printf '\0\377' | dd of=pool bs=1 seek=$place conv=notrunc status=none
-done
-start_server pool 3M
-grep -q 'content [0-9]* is damaged: storage has another checksum' server.err || die "the server does not say that it is damaged"
-refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
 [ "$(cat got)" = kept ] || die "a failed pull touched the file"
-push content
-pulled content
-stop_server

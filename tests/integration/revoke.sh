@@ -6,7 +6,7 @@
 
 make_keys a b c
 head -c 1M /dev/urandom >content
-start_server pool 1M --psk keys --idle-limit 3600 --push-lease 3600
+start_server served --psk keys --idle-limit 3600 --push-lease 3600
 bounded "$rpma" push --psk a content "$address" >stdout 2>stderr || die "push"
 
 # connect_as IDENTITY MODE: a client that stays; sets pid.
@@ -91,7 +91,7 @@ way=x509
 "$(dirname "$peer")/test_certificates" . store a b || die "certificates"
 cat store >plain
 printf 'client a\nclient b\n' >>store
-start_server pool 1M --x509 store --idle-limit 3600
+start_server served --x509 store --idle-limit 3600
 connect_as a stay
 puller=$pid
 connect_as b stay
@@ -109,7 +109,7 @@ stop_server
 wait "$other" || die "the client that stays"
 
 # Without keys the signal ends the server, as it ends any process that does not ignore it.
-start_server pool 1M
+start_server served
 if (((0x$(awk '/^SigIgn/ { print $2 }' "/proc/$server/status") & 1) == 0)); then
     kill -HUP "$server"
     code=0

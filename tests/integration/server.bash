@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sourced by the scripts here, with the paths of rpma and of test_peer as arguments: a server on a free port, checks, and
 # a working folder that is removed at the end. RPMA_TEST_ADDRESS is where the server listens (default: 127.0.0.1),
-# RPMA_POOL_FOLDER where its pools are, if not there.
+# RPMA_STORE_FOLDER where its stores are, if not there.
 set -eu
 rpma=$1
 peer=$2
@@ -31,6 +31,15 @@ die() {
     exit 1
 }
 
+# has_attributes FOLDER: files there can have what a store needs.
+has_attributes() {
+    local file code=0
+    file=$(mktemp -p "$1")
+    python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.rpma", b"")' "$file" 2>/dev/null || code=1
+    rm "$file"
+    return $code
+}
+
 # No command here takes longer than this, or it hangs.
 bounded() { timeout --kill-after=5 120 "$@"; }
 
@@ -44,22 +53,17 @@ make_keys() {
     chmod 600 keys
 }
 
-# start_server POOL SIZE [OPTION...], and start_store STORE [OPTION...]: return when it listens; set server (pid), port and
-# address. Its output goes on to server.out and server.err.
-start_server() { start_serving --pool "$1" --size "$2" "${@:3}"; }
-start_store() { start_serving --store "$@"; }
-
-# start_serving --pool|--store PATH [OPTION...]. There is no port 0 in librpma's API, so ports are tried.
-start_serving() {
-    local try out line path=$2
-    [[ $path = /* ]] || path=${RPMA_POOL_FOLDER:-.}/$path
+# start_server STORE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
+# server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
+start_server() {
+    local try out line path=$1
+    [[ $path = /* ]] || path=${RPMA_STORE_FOLDER:-.}/$path
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
         rm -f server.fifo
         mkfifo server.fifo
-        "$rpma" serve "$1" "$path" --listen "$address" "${@:3}" \
-            >server.fifo 2>server.err &
+        "$rpma" serve --store "$path" --listen "$address" "${@:2}" >server.fifo 2>server.err &
         server=$!
         exec {out}<server.fifo
         : >server.out

@@ -8,7 +8,7 @@ head -c 40M /dev/urandom >large
 head -c 4097 large >small
 : >empty
 
-start_store store
+start_server store
 grep -q '^memory *page cache$\|^memory *DAX$' server.out || die "expected a store that is durable: $(cat server.out)"
 grep -q '^holds *0 names, 0 bytes$' server.out || die "expected an empty store: $(cat server.out)"
 refused 'nothing was pushed yet' "$rpma" pull "$address/other" got
@@ -57,7 +57,7 @@ wait "$server" 2>/dev/null || true
 server=
 exec {feeding}>&-
 wait $cut && die "a push to a server that was killed reports success"
-start_store store
+start_server store
 grep -q '^holds *3 names, ' server.out || die "the store forgot: $(cat server.out)"
 [ ! -e store/cut ] || die "a push that was cut off left something"
 pulled small

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# rpma serve, push and pull give identical bytes, over IPv4 and IPv6, into durable and volatile pools.
+# rpma serve, push and pull give identical bytes, over IPv4 and IPv6, into durable and volatile stores.
 . "$(dirname "$0")/server.bash"
 
 head -c 64M /dev/urandom >64M
@@ -10,10 +10,10 @@ for size in 4095 4096 4097 1048576 1048577; do
     head -c $size 64M >$size
 done
 
-start_server pool 64M
+start_server store
 memory='page cache$\|DAX'
-grep -q "^memory *\\($memory\\)" server.out || die "expected a pool whose memory is: $memory"
-grep -q '^holds *nothing yet' server.out || die "expected an empty pool"
+grep -q "^memory *\\($memory\\)" server.out || die "expected a store whose memory is: $memory"
+grep -q '^holds *0 names, 0 bytes$' server.out || die "expected an empty store: $(cat server.out)"
 for file in 0 1 4095 4096 4097 1048576 1048577 64M 0; do
     push "$file"
     grep -q "^bytes *$(stat -c %s "$file")$" stdout || die "the summary of $file"
@@ -24,11 +24,12 @@ for file in 0 1 4095 4096 4097 1048576 1048577 64M 0; do
 done
 [ "$(grep -c '^committed' server.out)" -eq 9 ] || die "expected 9 commits: $(cat server.out)"
 push 64M
+[ "$(ls "${RPMA_STORE_FOLDER:-.}/store/default")" = "$(printf '10\n8\n9')" ] || die "expected the last three contents"
 stop_server INT
 
 # The pushed content is there after a restart.
-start_server pool 64M
-grep -q '^holds *content 10, 67108864 bytes' server.out || die "the pool forgot: $(cat server.out)"
+start_server store
+grep -q '^holds *1 name, 134217728 bytes$' server.out || die "the store forgot: $(cat server.out)"
 pulled 64M
 
 # The output is JSON, and its numbers fit each other.
@@ -57,26 +58,27 @@ stop_server
 
 if grep -q ' lo$' /proc/net/if_inet6 2>/dev/null; then
     listen_on='[::1]'
-    start_server pool6 1M
+    start_server store6
     push 4097
     pulled 4097
     stop_server
     unset listen_on
 fi
 
-if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
-    memory_pool=$(mktemp -u /dev/shm/rpma-test.XXXXXX)
-    refused 'is not durable here' "$rpma" serve --pool "$memory_pool" --size 1M --listen "$address"
-    grep -qF "$memory_pool is a file on tmpfs" stderr || die "expected the reason"
-    [ ! -e "$memory_pool" ] || die "the refused pool is left behind"
-    start_server "$memory_pool" 1M --volatile
-    trap 'rm -f "$memory_pool"; clean_up' EXIT
+# A tmpfs has attributes since Linux 6.6.
+if [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && has_attributes /dev/shm; then
+    memory_store=$(mktemp -u /dev/shm/rpma-test.XXXXXX)
+    refused 'is not durable here' "$rpma" serve --store "$memory_store" --listen "$address"
+    grep -qF "is a file on tmpfs" stderr || die "expected the reason"
+    [ ! -e "$memory_store" ] || die "the refused store is left behind"
+    start_server "$memory_store" --volatile
+    trap 'rm -rf "$memory_store"; clean_up' EXIT
     grep -q '^memory *not durable' server.out || die "expected a warning: $(cat server.out)"
     push 4097
     grep -q '^durable *NO' stdout || die "expected a warning"
     pulled 4097
     stop_server
-    rm "$memory_pool"
+    rm -r "$memory_store"
 fi
 
 bounded "$rpma" devices | grep -Eq '^soft_lo +soft +iWARP +active .* 127\.0\.0\.1( |$)' || die "devices"

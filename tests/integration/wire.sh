@@ -70,14 +70,14 @@ use() {  # use [OPTION...]: a push, a pull, and a push that is refused when ther
 # shows TEXT FILE: the capture has the text.
 shows() { LC_ALL=C grep -qaF -- "$1" "$2"; }
 
-start_server clear 1M
+start_server clear
 captured clear.packets use
 stop_server
 shows "$secret" clear.packets || die "the capture of a connection without TLS does not show the content"
 shows "$frame" clear.packets || die "the capture of a connection without TLS does not show the start-up"
 
 make_keys writer reader
-start_server secure 1M --psk keys --allow push=writer,pull=writer,pull=reader
+start_server secure --psk keys --allow push=writer,pull=writer,pull=reader
 captured secure.packets use --psk writer
 stop_server
 [ "$(stat -c %s secure.packets)" -gt $((2 * $(stat -c %s content))) ] || die "the capture does not have both transfers"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # --x509 FILE has a command use certificates of a CA. When something is wrong with one of them, both sides say so, and
-# nothing reaches the pool.
+# nothing reaches the store.
 . "$(dirname "$0")/server.bash"
 
 certificates=$(dirname "$peer")/test_certificates
@@ -10,7 +10,7 @@ head -c 1M /dev/urandom >content
 head -c 1M /dev/urandom >other
 
 # The name in a certificate says what its host may do.
-start_server pool 3M --x509 store --allow push=writer,pull=reader
+start_server served --x509 store --allow push=writer,pull=reader
 bounded "$rpma" push --x509 writer content "$address" >stdout 2>stderr || die "push with the writer's certificate"
 bounded "$rpma" pull --x509 reader "$address" got >stdout 2>stderr || die "pull with the reader's certificate"
 cmp got content || die "another content"
@@ -31,7 +31,7 @@ says() {
 # The server refuses these clients.
 "$certificates" . old=expired new=early alone=self far=foreign wrong=server nameless=nameless listed=client || die "certificates"
 echo 'client listed' >>store
-start_server pool 3M --x509 store
+start_server served --x509 store
 says "the server refuses the certificate $PWD/old.pem: it expired on " old 'the certificate of the client old expired on '
 says "the server refuses the certificate $PWD/new.pem: it is not valid before " new 'the certificate of the client new is not valid before '
 says "$PWD/alone.pem: it is not issued by a CA that is trusted there" alone "the certificate of the client alone is self-signed, and not issued by the CA of $PWD/store"
@@ -50,7 +50,7 @@ stop_server
 # The client refuses these servers. The server reads its files again for each of them.
 "$certificates" . server=server || die "certificates"
 cp server present
-start_server pool 3M --x509 present
+start_server served --x509 present
 bounded "$rpma" status --x509 writer "$address" >stdout 2>stderr || die "status"
 # becomes KIND TEXT SERVER_TEXT
 becomes() {
@@ -76,9 +76,9 @@ stop_server
 
 # Nobody serves with files that do not fit, or that others may use.
 cp reader.key server.key
-refused "server.key: expected the private key of $mine" "$rpma" serve --pool pool --x509 present
+refused "server.key: expected the private key of $mine" "$rpma" serve --store served --x509 present
 chmod 640 server.key
-refused 'others than its owner may use' "$rpma" serve --pool pool --x509 present
-refused 'absent: No such file or directory' "$rpma" serve --pool pool --x509 absent
+refused 'others than its owner may use' "$rpma" serve --store served --x509 present
+refused 'absent: No such file or directory' "$rpma" serve --store served --x509 absent
 echo 'colour red' >>present
-refused 'line 4: expected ca FILE, certificate FILE' "$rpma" serve --pool pool --x509 present
+refused 'line 4: expected ca FILE, certificate FILE' "$rpma" serve --store served --x509 present

@@ -7,13 +7,13 @@
 set -u
 build=$(realpath "$1") pools=$(realpath "$2") integration=$(dirname "$(realpath "$0")")/../integration
 shift 2
-export RPMA_POOL_FOLDER RPMA_KILLS=5 RPMA_PUSHES=3
+export RPMA_STORE_FOLDER RPMA_KILLS=5 RPMA_PUSHES=3
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 passed=0 failed=0
 for name in "$@"; do
     begun=$SECONDS
-    RPMA_POOL_FOLDER=$(mktemp -d -p "$pools") || exit 1
+    RPMA_STORE_FOLDER=$(mktemp -d -p "$pools") || exit 1
     if timeout --kill-after=5 600 bash "$integration/$name.sh" "$build/bin/rpma" "$build/tests/test_peer" >"$said" 2>&1; then
         passed=$((passed + 1))
         printf '%-20s ok after %d s: %s\n' "$name" $((SECONDS - begun)) "$(tail -n 1 "$said")"
@@ -22,7 +22,7 @@ for name in "$@"; do
         printf '%-20s FAILED after %d s\n' "$name" $((SECONDS - begun))
         tail -n 30 "$said" | sed 's/^/    /'
     fi
-    rm -rf "$RPMA_POOL_FOLDER"
+    rm -rf "$RPMA_STORE_FOLDER"
 done
 printf '%d passed, %d failed, 0 skipped\n' $passed $failed
 [ $failed = 0 ]
