@@ -70,8 +70,8 @@ rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (developme
 Headers, manual and examples of librpma, libsoftrdma and librsocket."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})" libibverbs-dev librdmacm-dev)
 rpma_package(rpma net "replicates files into remote memory over RDMA
-One machine serves a pool, others push a file into it, durably, and pull
-it. Works with and without RDMA hardware."
+One machine serves a store, others push files into it, durably, and pull
+them. Works with and without RDMA hardware."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})")
 
 # The scripts of the unit; and ldconfig, which CPack calls by scripts of its own and not by the trigger.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `utils/quickstart.sh` replicates a file durably, on Debian 12, without RDMA hardware. It installs what is missing,
-# builds into build/, replicates a real file into a pool and reads it back, then compiles one example against the result
+# builds into build/, replicates a real file into a store and reads it back, then compiles one example against the result
 # and runs it. It may be run again at any time; Ctrl-C leaves no process behind.
 set -eu
 cd "$(dirname "$0")/.."
@@ -64,13 +64,13 @@ if [ ! -e build/build.ninja ] && [ ! -e build/Makefile ]; then
 fi
 run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs softrdma_verbs_opened rsocket_preload
 
-say "3 of 4: replicating a file of $size_mib MiB into a pool, durably, and reading it back"
+say "3 of 4: replicating a file of $size_mib MiB into a store, durably, and reading it back"
 port=7204
 file=$work/file
 [ "$(stat -c %s "$file" 2>/dev/null || echo 0)" = $((size_mib << 20)) ] ||
     run dd if=/dev/urandom of="$file" bs=1M count=$size_mib status=none
-rm -f "$work"/pool "$work"/example.pool  # of another run, whose version may have been another
-start_server build/bin/rpma serve --pool "$work/pool" --size ${size_mib}M --listen 127.0.0.1:PORT
+rm -rf "$work"/store "$work"/example.memory  # of another run, whose version may have been another
+start_server build/bin/rpma serve --store "$work/store" --listen 127.0.0.1:PORT
 address=127.0.0.1:$port
 run build/bin/rpma push "$file" "$address"
 rm -f "$work/copy"
@@ -84,7 +84,7 @@ for program in server client; do
     run cc -std=c17 -Wall -Wextra -Iinclude -o "$work/$program" "examples/05-flush-to-persistent/$program.c" \
         -Lbuild/lib -lrpma -Wl,-rpath,"$PWD/build/lib"
 done
-start_server "$work/server" 127.0.0.1 PORT "$work/example.pool"
+start_server "$work/server" 127.0.0.1 PORT "$work/example.memory"
 run "$work/client" 127.0.0.1 "$port"
 wait "$server"
 server=
@@ -93,7 +93,7 @@ tail -n +3 "$work/server.log"
 cat <<DONE
 
 == done. Now with a file of your own:
-    build/bin/rpma serve --pool POOL --size 1G --listen $address     (Ctrl-C ends it)
+    build/bin/rpma serve --store FOLDER --listen $address     (Ctrl-C ends it)
     build/bin/rpma push FILE $address
     build/bin/rpma pull $address COPY
 README.md goes on from here; utils/test.sh builds and runs the tests.

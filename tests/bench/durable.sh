@@ -20,12 +20,12 @@ memory=$(mktemp -d -p /dev/shm)
 trap 'finish; rm -rf "$disk" "$memory"' EXIT
 
 # Prints the median latency of a write and its flush, and that of the same bytes and an answer over TCP, in microseconds.
-write_and_flush() {  # write_and_flush on|off FOLDER [OPTION]: through memory, or not; with the pool in the folder
+write_and_flush() {  # write_and_flush on|off FOLDER [OPTION]: through memory, or not; with the store in the folder
     local port
     port=$(free_port)
-    rm -f "$2/pool"
+    rm -rf "$2/store"
     SOFTRDMA_SHM=$1 RPMA_DEVICE=soft begin_server "$port" \
-        "$build/bin/rpma" serve --pool "$2/pool" --size 16M --listen "127.0.0.1:$port" "${@:3}"
+        "$build/bin/rpma" serve --store "$2/store" --listen "127.0.0.1:$port" "${@:3}"
     SOFTRDMA_SHM=$1 RPMA_DEVICE=soft timeout 120 "$build/bin/rpma" perf "127.0.0.1:$port" --op flush --size 4K --depth 1 \
         --time "$seconds" --json >"$work/client" || die 'rpma perf failed'
     kill "$server"

@@ -42,11 +42,11 @@ end_server() {
 flush() { # a write and its flush, in microseconds
     local port
     port=$(free_port)
-    begin_server "$port" "$build/bin/rpma" serve --pool "$disk/pool" --size 16M --listen "127.0.0.1:$port"
+    begin_server "$port" "$build/bin/rpma" serve --store "$disk/store" --listen "127.0.0.1:$port"
     "$build/bin/rpma" perf "127.0.0.1:$port" --op flush --size 4K --depth 1 --time "$flush_seconds" --json >"$work/client" ||
         die 'rpma perf failed'
     end_server
-    rm -f "$disk/pool"
+    rm -r "$disk/store"
     grep -o '"mean":[0-9.]*' "$work/client" | awk -F: 'NR == 1 { print $2 / 1000 }'
 }
 # The program sleeps in rpma_cq_wait(), as the examples do; rpma perf polls.

@@ -88,7 +88,7 @@ case $mistake in
         for ((server = 0; server < 2; server++)); do
             port=$(free_port)
             mkfifo "$work/said$server"
-            "$launch" "$examples/16-replicate-three/server" 127.0.0.1 "$port" "$work/pool$server" >"$work/said$server" &
+            "$launch" "$examples/16-replicate-three/server" 127.0.0.1 "$port" "$work/memory$server" >"$work/said$server" &
             running+=($!)
             exec {said}<"$work/said$server"
             while read -r line <&"$said" && [[ $line != listening* ]]; do :; done

@@ -192,7 +192,7 @@ def run_without_manager(rpma, unit, settings):
 def refuse(rpma, unit, settings):
     """Wrong settings, which would be as wrong at the next start, end the server as the unit says."""
     wrong = int(value_of(unit, 'RestartPreventExitStatus'))
-    for change in {'SIZE': '2M'}, {'SIZE': 'much'}, {'LISTEN': 'nowhere:x'}, {'OPTIONS': '--allow everything'}:
+    for change in {'OPTIONS': '--keep 0'}, {'OPTIONS': '--max-bytes much'}, {'LISTEN': 'nowhere:x'}, {'OPTIONS': '--allow everything'}:
         server = start(rpma, unit, '@nobody', {**settings, **change})
         if server.wait(BOUND) != wrong:
             die(f'with {change} the server ended with {server.returncode}: {said()}')
@@ -213,7 +213,7 @@ def main():
         if command != f'{prefix}/bin/rpma' or not os.access(rpma, os.X_OK):
             die(f'the unit starts {command} (expected the installed {prefix}/bin/rpma)')
         verify(root, prefix, unit)
-        settings = {'SIZE': '1M', 'OPTIONS': '--allow push=a,pull=b'}
+        settings = {'OPTIONS': '--allow push=a,pull=b'}
         subprocess.run([rpma, 'keygen', 'a', 'own'], check=True, timeout=BOUND)
         os.makedirs('etc/rpma')
         shutil.copy('own', 'etc/rpma/store.keys')

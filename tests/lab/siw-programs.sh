@@ -4,8 +4,8 @@
 # the soft device at one end and the kernel's soft-iWARP at the other.
 #   siw-programs.sh BUILD-FOLDER [ADDRESS]      ADDRESS (default $SIW_IP) is the one that siw serves
 # It prints one line a run: what, client->server, ok or FAIL. It ends with 0 when all are ok. Examples with a durable
-# file run only with the soft device as server, because siw registers no page of such a file; the rpma command makes the
-# file durable by message there.
+# file run only with the soft device as server, because siw registers no page of such a file; the rpma command makes
+# its files durable by message there.
 set -u
 build=$1 address=${2:-${SIW_IP:?no address that siw serves}}
 here=$(dirname "$(realpath "$0")")
@@ -60,11 +60,11 @@ example() {  # example NAME CLIENT SERVER [PATH]
 }
 
 # Pushes, pulls and compares twice: the second content replaces the first.
-rpma_command() {  # rpma_command CLIENT SERVER POOL
+rpma_command() {  # rpma_command CLIENT SERVER STORE
     local code=0 port
     port=$(free_port)
     : >"$work/client.log"
-    start "$2" "$build/bin/rpma" serve --pool "$3" --size 64M --listen "$address:$port" || code=1
+    start "$2" "$build/bin/rpma" serve --store "$3" --listen "$address:$port" || code=1
     for content in first second; do
         [ $code = 0 ] || break
         head -c 20000001 /dev/urandom >"$work/$content"
@@ -77,7 +77,7 @@ rpma_command() {  # rpma_command CLIENT SERVER POOL
     kill "$server" 2>/dev/null
     wait "$server" || { echo "the server ended with $?" >>"$work/server.log"; code=1; }
     report "rpma push, pull" "$1" "$2" $code
-    rm -f "$3"
+    rm -rf "$3"
 }
 
 # The programs are Debian's, unmodified: the preload library gives the soft device to one end.
@@ -105,6 +105,6 @@ done
 for name in 04-write-to-persistent 05-flush-to-persistent; do
     example $name kernel soft "$store/$name"
 done
-rpma_command kernel soft "$store/pool"
-rpma_command soft kernel "$store/pool"
+rpma_command kernel soft "$store/contents"
+rpma_command soft kernel "$store/contents"
 exit $failed

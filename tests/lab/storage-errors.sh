@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Run in the kernel lab's guest: blocks of the disk below the pool of an rpma server fail (device mapper's error target)
-# while a content is pushed: those of the commit word, of the header, of the content and of the file system's journal,
-# in turn. That push must fail. A copy of the disk's bytes at that moment then stands for a power cut: a server on the
-# copy must have the content that was acknowledged last, or the content whose push said that its result is unknown.
-# After that the disk works again, the server is started again, and the test continues.
+# Run in the kernel lab's guest: blocks of the disk below the store of an rpma server fail (device mapper's error target)
+# while a content is pushed: those that are free, which the content gets; those of the file system's journal; and these
+# from a random moment of the push on; in turn. That push must fail. A copy of the disk's bytes at that moment then stands
+# for a power cut: a server on the copy must have the content that was acknowledged last, or the content whose push said
+# that its result is unknown. After that the disk works again, the server is started again, and the test continues.
 #   storage-errors.sh BUILD-FOLDER     RPMA_CUTS: how many (default 8); RPMA_SEED: repeats a run's choices
 set -u
 rpma=$(realpath "$1")/bin/rpma
@@ -35,15 +35,18 @@ modprobe -a loop dm-mod || { echo 'SKIPPED: no loop or dm-mod module'; exit 77; 
 
 truncate -s 48M disk && loop=$(losetup -f --show disk) || die "no loop device"
 sectors=$(blockdev --getsz "$loop")
-# table [BLOCK...]: these blocks of 4096 bytes fail from now on.
+# table [FIRST-LAST...]: these blocks of 4096 bytes fail from now on.
 table() {
-    local block at=0
-    for block in $(printf '%s\n' "$@" | sort -nu); do
-        [ $((block * 8)) -le $at ] || echo "$at $((block * 8 - at)) linear $loop $at"
-        echo "$((block * 8)) 8 error"
-        at=$((block * 8 + 8))
+    local first last at=0
+    printf '%s\n' "$@" | sort -n | while IFS=- read -r first last; do
+        [ -n "$first" ] || continue
+        [ $((first * 8)) -le $at ] || echo "$at $((first * 8 - at)) linear $loop $at"
+        at=$(((${last:-$first} + 1) * 8))
+        echo "$((first * 8)) $((at - first * 8)) error"
+        echo $at >at
     done
-    echo "$at $((sectors - at)) linear $loop $at"
+    [ $# -eq 0 ] || at=$(<at)
+    [ $at -ge "$sectors" ] || echo "$at $((sectors - at)) linear $loop $at"
 }
 fail_blocks() {
     table "$@" >table
@@ -55,10 +58,10 @@ mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0,nodiscard "$store
 mkdir store cut
 mount "$store_device" store || die "mount"
 
-# serve NAME POOL PORT: starts a server; returns when it listens, or prints why it does not.
+# serve NAME STORE PORT: starts a server; returns when it listens, or prints why it does not.
 serve() {
     local try
-    "$rpma" serve --pool "$2" --size 1M --listen "127.0.0.1:$3" >"$1.out" 2>"$1.err" &
+    "$rpma" serve --store "$2" --keep 2 --listen "127.0.0.1:$3" >"$1.out" 2>"$1.err" &
     started=$!
     for try in $(seq 600); do
         grep -q '^listening' "$1.out" && return 0
@@ -77,48 +80,41 @@ holds() {
     done
     return 1
 }
-blocks_of() {  # blocks_of FILE FIRST LAST
-    local page
-    for page in $(seq "$2" "$3"); do echo "bmap $1 $page"; done | debugfs -f - "$store_device" 2>/dev/null | grep -o '^[0-9]*'
-}
+journal_blocks() { for page in $(seq 0 1023); do echo "bmap <8> $page"; done | debugfs -f - "$store_device" 2>/dev/null | grep -o '^[0-9]*'; }
+free_blocks() { dumpe2fs "$store_device" 2>/dev/null | sed -n 's/^ *Free blocks: *//p' | tr -d ' ' | tr ',' '\n' | grep .; }
 
-serve server store/pool 7204 && server=$started || die "no server"
+serve server store/contents 7204 && server=$started || die "no server"
 head -c 700000 /dev/urandom >old
 "$rpma" push old 127.0.0.1:7204 >push.out 2>push.err || die "the first push"
-kinds=(word header content journal)
+kinds=(content journal late)
 unknown=0
 for ((cut = 1; cut <= cuts; cut++)); do
-    kind=${kinds[(seed + cut) % 4]}
+    kind=${kinds[(seed + cut) % 3]}
     size=$((RANDOM * 30 + 1))
     head -c $size /dev/urandom >new
     # The first sync after a failure reports it.
     sync -f store 2>sync.err || sync -f store || die "sync"
-    word=$(od -An -t u8 -j 4096 -N 8 store/pool)
-    slot=$((word == 0 ? 0 : 1 - word % 2))
-    case $kind in
-    word) blocks=$(blocks_of pool 1 1) ;;
-    header) blocks=$(blocks_of pool $((2 + slot)) $((2 + slot))) ;;
-    content)
-        page=$((4 + slot * 256 + RANDOM % ((size + 4095) / 4096)))
-        blocks=$(blocks_of pool $page $page)
-        ;;
-    journal)
-        blocks=$(blocks_of '<8>' 0 1023)
-        # The slot's blocks are not written yet, as in a new pool: a store to it needs the journal.
-        fallocate --zero-range --offset $(((4 + slot * 256) * 4096)) --length 1M store/pool && sync -f store ||
-            die "fallocate"
-        ;;
-    esac
+    if [ $kind = content ]; then blocks=$(free_blocks); else blocks=$(journal_blocks); fi
     [ -n "$blocks" ] || die "no block of $kind"
     # shellcheck disable=SC2086
-    fail_blocks $blocks
+    [ $kind = late ] || fail_blocks $blocks
     may=(old)
-    if "$rpma" push new 127.0.0.1:7204 >push.out 2>push.err; then
-        die "a push was acknowledged whose $kind storage does not have"
+    "$rpma" push new 127.0.0.1:7204 >push.out 2>push.err &
+    push=$!
+    if [ $kind = late ]; then
+        sleep "0.$(printf '%03d' $((RANDOM * 100 / 32768)))"
+        # shellcheck disable=SC2086
+        fail_blocks $blocks
     fi
-    # A store into a mapped file also fails when the page cannot be read or the file system's journal failed. That ends
-    # the connection.
-    grep 'could not make the\|nothing was committed' push.err >reason || die "push does not say why: $(cat push.err)"
+    if wait $push; then
+        [ $kind = late ] || die "a push was acknowledged whose $kind storage does not have"
+        cp new old
+        may=(new)
+    fi
+    # A store into a mapped file also fails when the file system's journal failed. That ends the connection. A file system
+    # that has noticed it takes no new file, and the push is refused.
+    grep 'could not make the\|nothing was committed\|refused' push.err >reason || [ "${may[*]}" = new ] ||
+        die "push does not say why: $(cat push.err)"
     if grep -q 'the old content or the new' push.err; then
         may=(old new)
         unknown=$((unknown + 1))
@@ -132,7 +128,7 @@ for ((cut = 1; cut <= cuts; cut++)); do
     holds 7204 old || die "pulls do not go on after storage failed: $(cat pull.err)"
     cp --sparse=always disk power_cut
     mount -o loop power_cut cut || die "the disk cannot be mounted after the cut"
-    serve copy cut/pool 7205 && copy_server=$started || die "no server after the cut"
+    serve copy cut/contents 7205 && copy_server=$started || die "no server after the cut"
     holds 7205 "${may[@]}" || die "LOST: $kind failed; none of ${may[*]}: $(cat pull.err)"
     after_cut=$found
     "$rpma" push new 127.0.0.1:7205 >push.out 2>push.err || die "no push after the cut: $(cat push.err)"
@@ -146,10 +142,10 @@ for ((cut = 1; cut <= cuts; cut++)); do
     fail_blocks
     # A file system whose journal failed is read-only until it is mounted again. One without a failure keeps its page
     # cache, which may have bytes that storage does not have.
-    if [ $kind = journal ]; then
+    if [ $kind != content ]; then
         umount store && mount "$store_device" store || die "the disk cannot be mounted again"
     fi
-    serve server store/pool 7204 && server=$started || die "no server after the failure"
+    serve server store/contents 7204 && server=$started || die "no server after the failure"
     holds 7204 "${may[@]}" || die "LOST: $kind failed; after the restart none of ${may[*]}: $(cat pull.err)"
     [ "$found" = "$after_cut" ] || die "LOST: $kind failed; the restart gives $found, the power cut $after_cut"
     cp "$found" kept && mv kept old

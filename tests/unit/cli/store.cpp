@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store: what was committed is found again, in the memory that clients get, and one process has a store.
+#include "cli/store.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "../../folder.hpp"
+#include "bytes.hpp"
+#include "cli/checksum.hpp"
+
+namespace {
+
+using Owned = std::unique_ptr<cli::Store>;
+
+std::string store_path() {
+    return folder::path / "store";
+}
+
+Owned open_store(const cli::StoreOptions &options = {}) {
+    auto store = cli::Store::open(store_path(), options);
+    assert_true(store.has_value());
+    return *std::move(store);
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span{text});
+}
+
+// Pushes as the server does, in pieces of which each needs more room. Returns the sequence.
+std::uint64_t push(cli::Store &store, const std::string &name, std::string_view text) {
+    cli::Memory memory;
+    const auto upload = store.upload(name, memory);
+    assert_true(upload.has_value());
+    const auto bytes = bytes_of(text);
+    std::size_t done = 0;
+    for (const std::size_t end : {bytes.size() / 2, bytes.size()}) {
+        assert_true((*upload)->grow(end, memory).verdict == cli::Verdict::Done);
+        const auto piece = bytes.subspan(done, end - done);
+        std::ranges::copy(piece, memory.bytes.subspan(done).begin());
+        assert_true((*upload)->store(done, piece.size()).verdict == cli::Verdict::Done);
+        done = end;
+    }
+    const cli::Request request{
+        .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
+    assert_true((*upload)->commit(request, {}).verdict == cli::Verdict::Done);
+    return store.committed(**upload).sequence;
+}
+
+void assert_has(cli::Store &store, const std::string &name, std::uint64_t sequence, std::string_view text) {
+    const auto download = store.download(name, sequence);
+    assert_true(download.has_value());
+    assert_int_equal(download->content.length, text.size());
+    assert_true(std::ranges::equal(download->memory.bytes, bytes_of(text)));
+}
+
+const std::string first(10'000, 'a');
+const std::string second(20'000, 'b');
+
+void what_is_committed_is_found_again(void **) {
+    for (const bool copies : {false, true}) {
+        const Owned store = open_store();
+        if (copies) {
+            store->serve_copies();  // as behind a device of the kernel
+        }
+        const std::string name = copies ? "copied" : "mapped";
+        assert_int_equal(push(*store, name, first), 1);
+        assert_int_equal(push(*store, name, second), 2);
+        assert_has(*store, name, 0, second);
+        assert_has(*store, name, 1, first);
+        assert_true(folder::read(folder::path / "store" / name / "2") == second);
+    }
+    const Owned store = open_store();
+    assert_int_equal(store->names(), 2);
+    assert_int_equal(store->used(), 2 * (first.size() + second.size()));
+    assert_has(*store, "mapped", 0, second);
+    assert_has(*store, "copied", 1, first);
+}
+
+void a_content_that_goes_stays_for_its_reader(void **) {
+    const Owned store = open_store({.keep = 1, .max_bytes = 0});
+    push(*store, "name", first);
+    const auto reader = store->download("name", 0);
+    assert_true(reader.has_value());
+    push(*store, "name", second);
+    assert_false(std::filesystem::exists(folder::path / "store/name/1"));
+    assert_true(std::ranges::equal(reader->memory.bytes, bytes_of(first)));
+    assert_int_equal(store->used(), second.size());
+}
+
+void one_opens_a_store(void **) {
+    {
+        const Owned store = open_store();
+        assert_true(store->created());
+        assert_fails(cli::Store::open(store_path(), {}), "already served");
+    }
+    assert_false(open_store()->created());
+}
+
+void only_a_created_store_is_discarded(void **) {
+    open_store()->discard_created();
+    assert_int_equal(folder::count(), 0);
+    (void)open_store();
+    open_store()->discard_created();
+    assert_int_equal(folder::count(), 1);
+    const Owned store = open_store();
+    push(*store, "name", first);
+    store->discard_created();
+    assert_has(*store, "name", 0, first);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder::make, folder::remove)
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {IN_FOLDER(what_is_committed_is_found_again),
+                                IN_FOLDER(a_content_that_goes_stays_for_its_reader),
+                                IN_FOLDER(one_opens_a_store), IN_FOLDER(only_a_created_store_is_discarded)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
