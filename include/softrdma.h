@@ -35,7 +35,11 @@ SOFTRDMA_LIKE(ibv_get_device_list);
 SOFTRDMA_LIKE(ibv_free_device_list);
 SOFTRDMA_LIKE(ibv_get_device_name);
 SOFTRDMA_LIKE(ibv_get_device_guid);
-/* A process has one context for each device: opening it again gives the same, and closing keeps it. */
+/*
+ * Each call gives a context of its own, with asynchronous events of its own. ids have another one, the same
+ * for all ids of a device. Closing frees it, unless it still has a protection domain, a completion queue or
+ * channel, or a thread that waits for an event; then it stays until the process ends.
+ */
 SOFTRDMA_LIKE(ibv_open_device);
 SOFTRDMA_LIKE(ibv_close_device);
 SOFTRDMA_LIKE(ibv_query_device);

@@ -179,7 +179,8 @@ void a_child_opens_a_device_that_another_thread_opens(void **) {
     std::atomic<bool> &over = make<std::atomic<bool>>(false);
     Thread &opener = make<Thread>([&over, device]() -> std::string {
         while (!over) {
-            if (softrdma_ibv_open_device(device) == nullptr) {
+            ibv_context *const context = softrdma_ibv_open_device(device);
+            if (context == nullptr || softrdma_ibv_close_device(context) != 0) {
                 return "no context";
             }
         }

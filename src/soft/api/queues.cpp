@@ -29,7 +29,13 @@ using soft::value_of;
 // ---- completion ----
 
 ibv_comp_channel *softrdma_ibv_create_comp_channel(ibv_context *context) {
-    return made([&]() -> ibv_comp_channel * { return value_of(CompletionChannel::create(context)); });
+    return made([&]() -> ibv_comp_channel * {
+        CompletionChannel *const channel = value_of(CompletionChannel::create(context));
+        if (channel != nullptr) {
+            soft::Context::of(*context).uses.fetch_add(1, std::memory_order_relaxed);
+        }
+        return channel;
+    });
 }
 
 int softrdma_ibv_destroy_comp_channel(ibv_comp_channel *channel) {
@@ -37,6 +43,7 @@ int softrdma_ibv_destroy_comp_channel(ibv_comp_channel *channel) {
     if (events->busy()) {
         return EBUSY;
     }
+    soft::Context::of(*channel->context).uses.fetch_sub(1, std::memory_order_release);
     delete events;
     return 0;
 }
@@ -52,7 +59,11 @@ ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, 
     }
     return made([&]() -> ibv_cq * {
         auto *const queue = value_of(CompletionQueue::create(context, cqe, cq_context, channel));
-        return queue != nullptr ? ibv_cq_ex_to_cq(queue) : nullptr;
+        if (queue == nullptr) {
+            return nullptr;
+        }
+        soft::Context::of(*context).uses.fetch_add(1, std::memory_order_relaxed);
+        return ibv_cq_ex_to_cq(queue);
     });
 }
 
@@ -86,6 +97,7 @@ int softrdma_ibv_destroy_cq(ibv_cq *cq) {
     }
     queue->leave_channel();
     soft::async_events_of(*cq->context).forget(cq);
+    soft::Context::of(*cq->context).uses.fetch_sub(1, std::memory_order_release);
     delete queue;
     return 0;
 }
@@ -206,6 +218,7 @@ int softrdma_ibv_destroy_srq(ibv_srq *srq) {
 
 int softrdma_ibv_get_async_event(ibv_context *context, ibv_async_event *event) {
     return soft::status_of([&]() -> base::Result<void> {
+        const soft::ContextUse use{*context};
         const auto next = soft::async_events_of(*context).next();
         if (!next) {
             return std::unexpected{next.error()};

@@ -161,12 +161,13 @@ __be64 softrdma_ibv_get_device_guid(ibv_device *device) {
 }
 
 ibv_context *softrdma_ibv_open_device(ibv_device *device) {
-    return made([&] { return soft::value_of(soft::context_of(*static_cast<Device *>(device))); });
+    return made([&] { return soft::value_of(soft::open_context(*static_cast<Device *>(device))); });
 }
 
-int softrdma_ibv_close_device(ibv_context *) {
+int softrdma_ibv_close_device(ibv_context *context) {
+    soft::close_context(*context);
     return 0;
-}  // a device's only context lives as long as the process
+}
 
 int softrdma_ibv_query_device(ibv_context *context, ibv_device_attr *attributes) {
     soft::query(device_of(*context), *attributes);
@@ -256,6 +257,7 @@ ibv_pd *softrdma_ibv_alloc_pd(ibv_context *context) {
     return made([&] {
         auto *const pd = new ProtectionDomain{};
         pd->context = context;
+        soft::Context::of(*context).uses.fetch_add(1, std::memory_order_relaxed);
         return pd;
     });
 }
@@ -265,6 +267,7 @@ int softrdma_ibv_dealloc_pd(ibv_pd *pd) {
     if (domain->users.load(std::memory_order_acquire) != 0) {
         return EBUSY;
     }
+    soft::Context::of(*pd->context).uses.fetch_sub(1, std::memory_order_release);
     delete domain;
     return 0;
 }

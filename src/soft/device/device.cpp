@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -107,12 +108,22 @@ base::Result<void> renew_events(Context &context) {
 
 }  // namespace
 
+Context &Context::of(const ibv_context &context) {
+    auto *const bytes = reinterpret_cast<std::byte *>(const_cast<ibv_context *>(&context));
+    return *static_cast<Context *>(
+        reinterpret_cast<verbs_context *>(bytes - offsetof(verbs_context, context)));
+}
+
+Context::~Context() {
+    pthread_mutex_destroy(&context.mutex);
+}
+
 AsyncEvents &async_events_of(const ibv_context &context) {
-    return *static_cast<Device *>(context.device)->context->async_events;
+    return *Context::of(context).async_events;
 }
 
 ibv_pd &default_domain_of(const ibv_context &context) {
-    return static_cast<Device *>(context.device)->context->domain;
+    return Context::of(context).domain;
 }
 
 ibv_gid gid_of(const sockaddr &address) {
@@ -215,37 +226,67 @@ base::Result<void> check_variables() {
     return valid ? base::Result<void>{} : base::failure(EINVAL);
 }
 
-base::Result<ibv_context *> context_of(Device &device) {
+namespace {
+
+base::Result<std::unique_ptr<Context>> new_context(Device &device) {
     if (const auto valid = check_variables(); !valid) {
         return std::unexpected{valid.error()};
     }
+    if (const auto checked = check_tls_files(); !checked) {
+        return std::unexpected{checked.error()};
+    }
+    auto made = std::make_unique<Context>();
+    ibv_context &context = made->context;
+    pthread_mutex_init(&context.mutex, nullptr);
+    if (auto renewed = renew_events(*made); !renewed) {
+        return std::unexpected{renewed.error()};
+    }
+    made->sz = sizeof(verbs_context);
+    made->device = &device;
+    context.device = &device;
+    context.abi_compat = extended_abi();
+    context.cmd_fd = -1;
+    context.num_comp_vectors = 1;
+    add_calls(*made);
+    made->domain.context = &context;
+    made->domain.users = 1;  // the device itself: no caller deallocates it
+    return made;
+}
+
+}  // namespace
+
+base::Result<ibv_context *> context_of(Device &device) {
     const base::Lock lock{registry_lock};
     if (!device.context) {
-        if (const auto checked = check_tls_files(); !checked) {
-            return std::unexpected{checked.error()};
+        auto made = new_context(device);
+        if (!made) {
+            return std::unexpected{made.error()};
         }
-        auto made = std::make_unique<Context>();
-        if (auto renewed = renew_events(*made); !renewed) {
-            return std::unexpected{renewed.error()};
-        }
-        made->sz = sizeof(verbs_context);
-        made->device = &device;
-        ibv_context &context = made->context;
-        context.device = &device;
-        context.abi_compat = extended_abi();
-        context.cmd_fd = -1;
-        context.num_comp_vectors = 1;
-        add_calls(*made);
-        pthread_mutex_init(&context.mutex, nullptr);
-        made->domain.context = &context;
-        made->domain.users = 1;  // the device itself: no caller deallocates it
-        device.context = std::move(made);
+        device.context = *std::move(made);
     } else if (device.context->async_events->inherited()) {
         if (auto renewed = renew_events(*device.context); !renewed) {
             return std::unexpected{renewed.error()};
         }
     }
     return &device.context->context;
+}
+
+base::Result<ibv_context *> open_context(Device &device) {
+    auto made = new_context(device);
+    if (!made) {
+        return std::unexpected{made.error()};
+    }
+    const base::Lock lock{registry_lock};
+    device.opened.push_back(*std::move(made));
+    return &device.opened.back()->context;
+}
+
+void close_context(ibv_context &context) {
+    const Context &whole = Context::of(context);
+    const base::Lock lock{registry_lock};
+    if (whole.uses.load(std::memory_order_acquire) == 0 && !whole.async_events->inherited()) {
+        std::erase_if(whole.device->opened, [&](const auto &one) { return one.get() == &whole; });
+    }
 }
 
 __be64 guid_of(const Device &device) {

@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,15 +20,38 @@ struct Device;
 
 // A verbs_context with the layout of verbs.h: its inlines for posting and polling go through the ops.
 struct Context : verbs_context {
+    Context() : verbs_context{} {}
+    Context(const Context &) = delete;
+    Context &operator=(const Context &) = delete;
+    ~Context();
+    // Returns the whole of a context that verbs passes.
+    [[nodiscard]] static Context &of(const ibv_context &context);
+
     Device *device = nullptr;
     ProtectionDomain domain;  // for callers without one of their own
     std::unique_ptr<AsyncEvents> async_events;
     std::vector<std::unique_ptr<AsyncEvents>> of_parents;  // from before a fork, never touched again
+    std::atomic<int> uses{0};  // protection domains, completion queues and channels, and waits for an event
+};
+
+// A use of a context, for the time of a call.
+class ContextUse {
+public:
+    explicit ContextUse(const ibv_context &context) : uses_{Context::of(context).uses} {
+        uses_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ContextUse(const ContextUse &) = delete;
+    ContextUse &operator=(const ContextUse &) = delete;
+    ~ContextUse() { uses_.fetch_sub(1, std::memory_order_release); }
+
+private:
+    std::atomic<int> &uses_;
 };
 
 struct Device : ibv_device {
     std::string interface;
-    std::unique_ptr<Context> context;  // made at the first use, and kept
+    std::unique_ptr<Context> context;  // of the connection manager's ids: made at the first use, and kept
+    std::vector<std::unique_ptr<Context>> opened;  // by the program
 };
 
 [[nodiscard]] AsyncEvents &async_events_of(const ibv_context &context);
@@ -58,9 +82,13 @@ inline constexpr __be16 default_pkey = 0xffff;
 [[nodiscard]] std::vector<tcp::Address> addresses_of(const Device &device);
 // Checks the environment variables that the device reads. Fails with EINVAL, and logs it.
 [[nodiscard]] base::Result<void> check_variables();
-// Returns the device's context. Fails with EMFILE or ENFILE, and with EINVAL, logged, when the value of an
-// environment variable is not valid; then no device opens.
+// Returns the context of the device's ids. Fails with EMFILE or ENFILE, and with EINVAL, logged, when the
+// value of an environment variable is not valid; then no device opens.
 [[nodiscard]] base::Result<ibv_context *> context_of(Device &device);
+// Makes a context with events of its own, and fails likewise. close_context() frees it, unless it is in use;
+// then it stays until the process ends.
+[[nodiscard]] base::Result<ibv_context *> open_context(Device &device);
+void close_context(ibv_context &context);
 // Fills in the table of calls of a new context. It is defined in api/context_calls, which knows all queues.
 void add_calls(verbs_context &context);
 
