@@ -23,11 +23,11 @@ soft/connected: soft/ground soft/link soft/wire soft/memory soft/progress soft/d
 soft/datagram:  soft/ground soft/wire soft/memory soft/progress soft/device soft/queues persist softrdma.h rdma
 soft/cm:        soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport soft/connected soft/datagram softrdma.h rdma
 soft/api:       soft/ground soft/wire soft/memory soft/progress soft/device soft/queues soft/connected soft/datagram soft/cm persist softrdma.h rdma
+registry:
 verbs:          softrdma.h rdma
-verbs_preload:  softrdma.h rdma
+verbs_preload:  registry softrdma.h rdma
 librpma:        verbs librpma.h
 datagram:       verbs
-registry:
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
 socket_preload: rsocket rpma/rsocket.h

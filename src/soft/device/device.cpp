@@ -83,6 +83,7 @@ Device *device_named(const std::string &interface) {
     const std::string name = name_prefix + interface;
     name.copy(device->name, sizeof(device->name) - 1);
     name.copy(device->dev_name, sizeof(device->dev_name) - 1);
+    ("/sys/class/infiniband/" + name).copy(device->ibdev_path, sizeof(device->ibdev_path) - 1);
     device->interface = interface;
     registry().push_back(std::move(device));
     return registry().back().get();
