@@ -144,11 +144,11 @@ void Engine::withdraw(Group &group) {
     }
 }
 
-void Engine::begin_ticks(Group &group, bool fast) {
+void Engine::begin_ticks(Group &group, Ticks how) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
     state.ticked_groups.insert(std::move(group.tick_node_));  // no effect when it is among them already
-    const int needed_ms = fast ? fast_tick_ms : slow_tick_ms;
+    const int needed_ms = how == Ticks::Fast ? fast_tick_ms : slow_tick_ms;
     if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
         state.tick_ms = needed_ms;
         base::raise_event(state.wake.get());
@@ -157,10 +157,10 @@ void Engine::begin_ticks(Group &group, bool fast) {
 
 // Arms the group for one event, so that the engine does not wake again for events that it, or another thread,
 // is already serving; or once for events that are there, and then for each new one.
-void Engine::arm(Group &group, Group::Arm how) {
-    const std::uint32_t events = how == Group::Arm::Once     ? EPOLLIN | EPOLLONESHOT
-                                 : how == Group::Arm::Always ? EPOLLIN | EPOLLET
-                                                             : 0U;
+void Engine::arm(Group &group, Arm how) {
+    const std::uint32_t events = how == Arm::Once     ? EPOLLIN | EPOLLONESHOT
+                                 : how == Arm::Always ? EPOLLIN | EPOLLET
+                                                      : 0U;
     epoll_event event{.events = events, .data = {.u64 = group.engine_key_}};
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
@@ -191,12 +191,12 @@ int Engine::tick(base::Clock::time_point now) {
     std::uint64_t key = State::wake_key;
     // Each group is taken out first, so that a group that wants ticks again meanwhile is not lost.
     while (const auto group = take_ticked(key)) {
-        const Group::Ticks wanted = group->tick(now);
-        if (wanted.needed) {
+        const Ticks wanted = group->tick(now);
+        if (wanted != Ticks::None) {
             const base::Lock lock{state.mutex};
             state.ticked_groups.insert(std::move(group->tick_node_));
         }
-        fast = fast || wanted.fast;
+        fast = fast || wanted == Ticks::Fast;
     }
     const base::Lock lock{state.mutex};
     state.tick_ms = state.ticked_groups.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;

@@ -50,29 +50,22 @@ private:
 
 void Group::begin_sleep() {
     const base::Lock lock{mutex_};
-    ++sleepers_;
-    arm(Arm::No);
-    begin_to_rely_or_cease();
+    on(OwnerEvent::BeginsWait);
 }
 
 void Group::fall_asleep() {
     const base::Lock lock{mutex_};
-    ++asleep_;
-    begin_to_rely_or_cease();
+    on(OwnerEvent::FallsAsleep);
 }
 
 void Group::wake_up() {
     const base::Lock lock{mutex_};
-    --asleep_;
-    begin_to_rely_or_cease();
+    on(OwnerEvent::WakesUp);
 }
 
-// The sleeper has its event and will likely be back, so it keeps the group as a poller does.
 void Group::end_sleep() {
     const base::Lock lock{mutex_};
-    --sleepers_;
-    claim();
-    begin_to_rely_or_cease();
+    keep(OwnerEvent::EndsWait);
 }
 
 // Does what the only source has left, in place of the sleep until another thread has done it. Returns false
@@ -126,72 +119,41 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 //
 // A program that waits on a descriptor may stop to do so without a call that says it: it called epoll_wait
 // with a time-out of 0, say, and works now, or sleeps in another call. Its peers' bytes and ends would then
-// stay unread. The program only counts its looks; the engine compares the counts:
+// stay unread. The program only counts its looks; the engine compares the counts (owner.hpp): when none has
+// looked for `absence`, the owner goes from Outside to Idle, or from Asked to Absent.
 //
-//     Serve, Arm::No       it looked a while ago; a tick comes
-//        │ no look for `absence`
-//     Serve, Arm::Always   the engine sleeps until something comes, so an idle program wakes nobody
-//        │ something came
-//     Asked, Arm::No       the program should look at it; a tick comes
-//        │ no look for `absence`
-//     Absent, Arm::Always  the engine serves the group
-//
-// After a look the state becomes Serve at the engine's next work on the group. Completions that the engine
-// makes keep the group's descriptor readable until the program takes them. Therefore events that are there
-// wake the engine once, and then only new ones.
+// Completions that the engine makes keep the group's descriptor readable until the program takes them.
+// Therefore events that are there wake the engine once, and then only new ones (Arm::Always).
 
 void Group::begin_outside() {
     const base::Lock lock{mutex_};
-    ++outsiders_;
     ++looks_.count;
-    arm(Arm::No);
-    want_ticks(false);
-    begin_to_rely_or_cease();
+    on(OwnerEvent::BeginsOutside);
 }
 
 void Group::end_outside() {
     const base::Lock lock{mutex_};
-    --outsiders_;
-    claim();
-    begin_to_rely_or_cease();
+    keep(OwnerEvent::EndsOutside);
 }
 
-// Is called when the engine was woken. Returns whether the threads outside serve the group.
-bool Group::is_left_to_outside() {
-    if (outsiders_ == 0 || (outside_ == Outside::Absent && looks_.count == looks_.known)) {
-        return false;
-    }
-    outside_ = Outside::Asked;
-    looks_.known = looks_.count;
-    looks_.known_since = base::Clock::now();
-    arm(Arm::No);
-    want_ticks(false);
-    return true;
-}
-
-// Is called by the engine's tick. Returns whether the tick has to come again.
-bool Group::look_after_outside(base::Clock::time_point now) {
-    if (outsiders_ == 0 || claimed_ || sleepers_ != 0) {
-        return false;
-    }
+void Group::learn_looks(base::Clock::time_point now) {
     if (std::exchange(looks_.known, looks_.count) != looks_.count) {
-        outside_ = Outside::Serve;
-        looks_.known_since = now;
-        arm(Arm::No);
-        return true;
+        on(OwnerEvent::Looked);
     }
-    if (outside_ == Outside::Absent) {
+    looks_.known_since = now;
+}
+
+// Is called by the engine's tick. Returns when the tick has to come again.
+Ticks Group::look_after_outside(base::Clock::time_point now) {
+    if (looks_.known != looks_.count) {
+        learn_looks(now);
+    } else if (ownership_.owner() == Owner::Absent) {
         serve();
-        return has_ready_source();
+        return has_ready_source() ? Ticks::Slow : Ticks::None;
+    } else if (now - looks_.known_since >= absence) {
+        on(OwnerEvent::DidNotLook);
     }
-    if (now - looks_.known_since < absence) {
-        return true;
-    }
-    if (outside_ == Outside::Asked) {
-        outside_ = Outside::Absent;
-    }
-    arm(Arm::Always);
-    return false;
+    return rule().ticks;
 }
 
 // A turn may not take all bytes that came, and no event wakes the engine for the rest.

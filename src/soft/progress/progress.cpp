@@ -112,7 +112,7 @@ void Group::set_deadline(Source &source, base::Clock::time_point deadline) {
     source.unused_deadline_.value().first = deadline;
     timed_.insert(std::move(source.unused_deadline_));
     source.deadline_ = deadline;
-    want_ticks(false);
+    want_ticks(Ticks::Slow);
 }
 
 void Group::clear_deadline(Source &source) {
@@ -137,8 +137,9 @@ void Group::clear_deadline(Source &source) {
 [[gnu::hot]] void Group::serve() {
     std::array<Source *, Lively::most + std::size_t{2} * events_a_turn> now;
     std::size_t count = 0;
+    const bool relies = rule().relies;
     if (sources_.size() > direct_sources) {
-        const Lively::Taken lively = relies_ ? Lively::Taken{} : lively_.take(now);
+        const Lively::Taken lively = relies ? Lively::Taken{} : lively_.take(now);
         count = lively.count;
         if (lively.quiet != nullptr) {
             put_to_rest(*lively.quiet);
@@ -147,13 +148,13 @@ void Group::clear_deadline(Source &source) {
     } else {
         for (Source *const source : sources_) {
             now[count++] = source;
-            if (Link *const link = relies_ ? source->link_to_rest() : nullptr) {
+            if (Link *const link = relies ? source->link_to_rest() : nullptr) {
                 link->reported();
             }
         }
     }
     if (sources_.size() != 1 || !sources_.front()->group_keeps_left_) {
-        if (relies_) {
+        if (relies) {
             nudges_.hush();
         }
         if (nudges_.any()) {
@@ -166,7 +167,7 @@ void Group::clear_deadline(Source &source) {
             source->progress();
         }
     }
-    if (relies_ || sources_.size() > direct_sources) {
+    if (relies || sources_.size() > direct_sources) {
         for (Source *const source : due_) {
             if (source != nullptr) {
                 let_rest(*source);
@@ -209,7 +210,7 @@ base::Result<void> Group::allow_nudges() {
 // While no thread sleeps, the group looks at its few sources, or at the lively ones.
 [[gnu::hot]] void Group::let_rest(Source &source) {
     const bool is_looked_at =
-        !relies_ && (sources_.size() <= direct_sources || lively_.has(source) || lively_.add(source));
+        !rule().relies && (sources_.size() <= direct_sources || lively_.has(source) || lively_.add(source));
     if (!is_looked_at) {
         put_to_rest(source);
     }
@@ -221,18 +222,33 @@ base::Result<void> Group::allow_nudges() {
     }
 }
 
-// A poller that has claimed the group needs no descriptor of those sources at which it looks.
-void Group::begin_to_rely_or_cease() {
-    const bool relies = asleep_ != 0 || outsiders_ != 0 || (sleepers_ == 0 && !claimed_);
-    if (relies && !std::exchange(relies_, true)) {
-        const std::span<Source *const> looked_at =
-            sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
-        for (Source *const source : looked_at) {
-            put_to_rest(*source);
-        }
-        nudges_.settle();
+void Group::on(OwnerEvent event) {
+    const Owner before = ownership_.owner();
+    ownership_.on(event);
+    const Owner owner = ownership_.owner();
+    if (owner == before) {
+        return;
     }
-    relies_ = relies;
+    if (rule().relies && !rule_of(before).relies) {
+        begin_to_rely();
+    }
+    arm(rule().arm);
+    want_ticks(rule().ticks);
+}
+
+void Group::keep(OwnerEvent event) {
+    kept_ = true;
+    on(event);
+}
+
+// A poller needed no descriptor of those sources at which it looked.
+void Group::begin_to_rely() {
+    const std::span<Source *const> looked_at =
+        sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
+    for (Source *const source : looked_at) {
+        put_to_rest(*source);
+    }
+    nudges_.settle();
 }
 
 [[gnu::hot]] void Group::poll(bool spinning) {
@@ -243,8 +259,8 @@ void Group::begin_to_rely_or_cease() {
         return;  // the thread that has it does this caller's work
     }
     const base::Lock lock{mutex_, base::adopt};
-    if (spinning && sleepers_ == 0 && outsiders_ == 0) {
-        claim();
+    if (spinning && ownership_.is_alone()) {
+        keep(OwnerEvent::Polls);
     }
     ++looks_.count;
     if (spinning) {
@@ -275,14 +291,10 @@ void Group::hand_over() {
         return;
     }
     const base::Lock lock{mutex_};
-    claimed_ = false;
     looks_.are_often = false;  // earlier looks do not count
     looks_.counted = looks_.count;
     looks_.counted_since = base::Clock::now();
-    begin_to_rely_or_cease();
-    if (sleepers_ == 0) {
-        arm(outsiders_ == 0 ? Arm::Once : Arm::Always);
-    }
+    on(OwnerEvent::Leaves);
 }
 
 base::Result<void> Group::add_descriptor(int fd) const {
@@ -298,40 +310,39 @@ void Group::serve_for_engine() {
     if (armed_ == Arm::Once) {
         armed_ = Arm::No;
     }
-    if (claimed_ || sleepers_ != 0 || is_left_to_outside()) {
+    if (ownership_.is_outside()) {
+        learn_looks(base::Clock::now());
+    }
+    on(OwnerEvent::Woken);
+    if (!rule().engine_serves) {
         return;
     }
     serve();
-    if (outsiders_ == 0) {
-        if (is_looked_at_often(base::Clock::now())) {
-            claim();
-        } else {
-            arm(Arm::Once);
-        }
-    } else if (has_ready_source()) {
-        want_ticks(false);
+    if (ownership_.owner() == Owner::Absent) {
+        want_ticks(has_ready_source() ? Ticks::Slow : Ticks::None);
+    } else if (is_looked_at_often(base::Clock::now())) {
+        keep(OwnerEvent::PollsOften);
+    } else {
+        arm(Arm::Once);
     }
 }
 
 // The thread that has the lock serves the group; to wait for the lock would cost that thread a system call
 // and its processor. Deadlines, which are not exact, wait too, but not for ever.
-Group::Ticks Group::tick(base::Clock::time_point now) {
+Ticks Group::tick(base::Clock::time_point now) {
     if (!mutex_.try_lock()) {
         if (++missed_ticks_ < most_missed_ticks) {
-            return {.needed = true, .fast = true};
+            return Ticks::Fast;
         }
         mutex_.lock();
     }
     const base::Lock lock{mutex_, base::adopt};
     missed_ticks_ = 0;
-    if (!is_looked_at_often(now) && claimed_ && !claimed_since_tick_) {
-        claimed_ = false;
-        begin_to_rely_or_cease();
-        if (sleepers_ == 0 && outsiders_ == 0) {
-            arm(Arm::Once);
-        }
+    const bool kept = is_looked_at_often(now) || kept_;
+    kept_ = false;
+    if (!kept && ownership_.owner() == Owner::Poller) {
+        on(OwnerEvent::Stops);
     }
-    claimed_since_tick_ = false;
     while (!timed_.empty() && timed_.begin()->first <= now) {
         Source *source = timed_.begin()->second;
         clear_deadline(*source);
@@ -342,10 +353,11 @@ Group::Ticks Group::tick(base::Clock::time_point now) {
         }
     }
     due_ = {};
-    const bool looks_again = look_after_outside(now);
-    fast_ = claimed_;
-    wants_ticks_ = fast_ || looks_again || !timed_.empty();
-    return {.needed = wants_ticks_, .fast = fast_};
+    const Ticks own = ownership_.is_outside() ? look_after_outside(now) : rule().ticks;
+    // A thread that is asleep and often ends its wait would otherwise ask for fast ticks each time.
+    const bool is_back_soon = kept && ownership_.owner() != Owner::Engine;
+    ticks_ = is_back_soon ? Ticks::Fast : timed_.empty() ? own : std::max(own, Ticks::Slow);
+    return ticks_;
 }
 
 // Is called by the engine. When the last count is not old enough, it continues that count and returns the
@@ -358,21 +370,10 @@ bool Group::is_looked_at_often(base::Clock::time_point now) {
     return looks_.are_often;
 }
 
-void Group::claim() {
-    claimed_since_tick_ = true;
-    if (!claimed_) {
-        claimed_ = true;
-        arm(Arm::No);
-        want_ticks(true);
-        begin_to_rely_or_cease();
-    }
-}
-
-void Group::want_ticks(bool fast) {
-    if (!wants_ticks_ || (fast && !fast_)) {
-        wants_ticks_ = true;
-        fast_ = fast_ || fast;
-        Engine::instance().begin_ticks(*this, fast);
+void Group::want_ticks(Ticks how) {
+    if (ticks_ < how) {
+        ticks_ = how;
+        Engine::instance().begin_ticks(*this, how);
     }
 }
 

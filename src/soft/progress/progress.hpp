@@ -3,18 +3,14 @@
 // ready or its deadline has passed; a Group is the sources that one completion queue or one event channel
 // serves; the Engine is the thread that serves the groups which no other thread serves.
 //
-// One thread at a time serves a group: the holder of its lock, which never sleeps with it. The group's
-// sockets wake:
-//   - the thread that has claimed the group, and no other: a thread that sleeps in the library (Group::wait),
-//     or on the group's descriptor (outside_wait.hpp), or polls in a loop. A thread outside may have left the
-//     group (group_wait.cpp);
-//   - otherwise the engine: its thread, or a poller that has nothing to do (Engine::assist), so that a
-//     program that spins leaves its processors to the threads that work.
+// One thread at a time serves a group: the holder of its lock, which never sleeps with it. Whom the group's
+// sockets wake is decided by the group's Owner (owner.hpp): a thread that polls, waits in the library, or
+// waits on the group's descriptor; otherwise the engine, which is its thread, or a poller that has nothing to
+// do (Engine::assist), so that a program that spins leaves its processors to the threads that work.
 //
-// Hand-over loses no event, because links at rest and sockets are level-triggered: the thread that takes over
-// sees the bytes that are still unread. A poller that has claimed the group looks at each of its sources
-// itself, and does not let them rest. The engine's tick notices a poller that has stopped, at most two ticks
-// later.
+// A change of owner loses no event, because links at rest and sockets are level-triggered: the next owner
+// sees the bytes that are still unread. A poller looks at each source itself, and does not let them rest. The
+// engine's tick notices a poller that has stopped, at most two ticks later.
 #pragma once
 
 #include <sys/types.h>
@@ -36,6 +32,7 @@
 #include "soft/ground/unread_share.hpp"
 #include "soft/progress/lively.hpp"
 #include "soft/progress/nudges.hpp"
+#include "soft/progress/owner.hpp"
 #include "soft/progress/source.hpp"
 
 namespace soft {
@@ -108,12 +105,6 @@ public:
 private:
     friend class Engine;
     explicit Group(base::Fd epoll);
-    // How a group wakes the engine.
-    enum class Arm : std::uint8_t { No, Once, Always };
-    // The engine's view of the threads outside that wait for the group: they serve it, now or at the next
-    // event; they are asked, because of an event that they have not served yet; or they are absent.
-    enum class Outside : std::uint8_t { Serve, Asked, Absent };
-
     // The looks at the sockets by threads other than the engine.
     struct Looks {
         std::uint64_t count = 0;
@@ -128,26 +119,25 @@ private:
     void serve_once() REQUIRES(mutex_);
     [[nodiscard]] std::size_t take_reported(std::span<Source *> to) REQUIRES(mutex_);
     void put_to_rest(Source &source) REQUIRES(mutex_);
-    void begin_to_rely_or_cease() REQUIRES(mutex_);
+    // The only place where the owner changes.
+    void on(OwnerEvent event) REQUIRES(mutex_);
+    // The same for an event of a thread that keeps the group until the next tick.
+    void keep(OwnerEvent event) REQUIRES(mutex_);
+    [[nodiscard]] OwnerRule rule() const REQUIRES(mutex_) { return rule_of(ownership_.owner()); }
+    void begin_to_rely() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
     void wake_up() EXCLUDES(mutex_);
     [[nodiscard]] bool do_left_job() EXCLUDES(mutex_);
     void end_sleep() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
-    [[nodiscard]] bool is_left_to_outside() REQUIRES(mutex_);
-    [[nodiscard]] bool look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
+    void learn_looks(base::Clock::time_point now) REQUIRES(mutex_);
+    [[nodiscard]] Ticks look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
     [[nodiscard]] bool has_ready_source() const REQUIRES(mutex_);
-    // The engine's tick looks at the group again while `needed` is true; soon, with `fast`, when a poller may
-    // have stopped.
-    struct Ticks {
-        bool needed;
-        bool fast;
-    };
+    // Returns when the engine's tick looks at the group again; soon, when a poller may have stopped.
     Ticks tick(base::Clock::time_point now) EXCLUDES(mutex_);
     [[nodiscard]] bool is_looked_at_often(base::Clock::time_point now) REQUIRES(mutex_);
-    void claim() REQUIRES(mutex_);
-    void want_ticks(bool fast) REQUIRES(mutex_);
+    void want_ticks(Ticks how) REQUIRES(mutex_);
     void arm(Arm how) REQUIRES(mutex_);
 
     const base::Fd epoll_;
@@ -162,17 +152,10 @@ private:
     Deadlines timed_ GUARDED_BY(mutex_);
     Nudges nudges_;
     Buffer spare_ GUARDED_BY(mutex_);
-    Arm armed_ GUARDED_BY(mutex_) = Arm::No;
-    bool claimed_ GUARDED_BY(mutex_) = false;             // a poller serves it
-    bool claimed_since_tick_ GUARDED_BY(mutex_) = false;  // claimed, or claimed again, since the last tick
-    bool wants_ticks_ GUARDED_BY(mutex_) = false;         // the engine's tick looks at it
-    bool fast_ GUARDED_BY(mutex_) = false;  // the tick comes soon, because a poller may have stopped
-    Outside outside_ GUARDED_BY(mutex_) = Outside::Serve;
-    unsigned sleepers_ GUARDED_BY(mutex_) = 0;  // threads in wait()
-    unsigned asleep_ GUARDED_BY(mutex_) = 0;    // those of them that sleep
-    // A thread sleeps on the group's descriptor, or may; then all sources rest, except those that are nudged.
-    bool relies_ GUARDED_BY(mutex_) = true;
-    unsigned outsiders_ GUARDED_BY(mutex_) = 0;  // threads between begin_outside() and end_outside()
+    Ownership ownership_ GUARDED_BY(mutex_);
+    bool kept_ GUARDED_BY(mutex_) = false;          // since the last tick; see keep()
+    Arm armed_ GUARDED_BY(mutex_) = Arm::No;        // what the engine's epoll set has
+    Ticks ticks_ GUARDED_BY(mutex_) = Ticks::None;  // what the engine has
     Looks looks_ GUARDED_BY(mutex_);
 
     unsigned missed_ticks_ = 0;  // only the engine's thread uses it
@@ -212,9 +195,9 @@ private:
     Engine();
     [[nodiscard]] base::Result<void> enrol(Group &group);
     void withdraw(Group &group);
-    void begin_ticks(Group &group, bool fast);
+    void begin_ticks(Group &group, Ticks how);
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
-    void arm(Group &group, Group::Arm how);
+    void arm(Group &group, Arm how);
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);
     void run();
