@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cinttypes>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -46,9 +47,9 @@ constexpr std::string_view nodes = "/dev/infiniband";
 struct Tree {
     pid_t process;
     std::string root;
+    const Tree *inherited;  // the parent's, which is kept: another thread may read it
 };
 
-// The trees of earlier processes are never freed: another thread may read one.
 std::atomic<const Tree *> newest{nullptr};
 
 bool is_below(std::string_view path, std::string_view folder) {
@@ -69,9 +70,9 @@ std::string hexadecimal(std::uint64_t number, int digits) {
     return text.data();
 }
 
-std::string in_groups(const std::uint8_t *bytes, int groups) {
+std::string in_groups(const std::uint8_t *bytes, std::size_t groups) {
     std::string text;
-    for (const std::uint8_t *end = bytes + groups * std::size_t{2}; bytes != end; bytes += 2) {
+    for (const std::uint8_t *end = bytes + 2 * groups; bytes != end; bytes += 2) {
         text += (text.empty() ? "" : ":") + hexadecimal(std::uint64_t{bytes[0]} << 8 | bytes[1], 4);
     }
     return text;
@@ -213,7 +214,7 @@ std::string made_tree() {
 const std::string &root() {
     const Tree *known = newest.load(std::memory_order_acquire);
     if (known == nullptr || known->process != getpid()) {
-        const auto *const made = new Tree{.process = getpid(), .root = made_tree()};
+        const auto *const made = new Tree{.process = getpid(), .root = made_tree(), .inherited = known};
         if (newest.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
             return made->root;
         }
