@@ -20,12 +20,12 @@ EXITS = {
     '0': 'Done.',
     '1': 'Failed; a line on standard error gives the reason.',
     '2': 'The command line was not understood; nothing was done.',
-    '3': 'Not committed: the push failed before its commit. The pool has the old content.',
-    '4': 'Unknown whether committed: the push failed while the server committed. The pool has the old content or the new; '
+    '3': 'Not committed: the push failed before its commit. The old content stays.',
+    '4': 'Unknown whether committed: the push failed while the server committed. The newest content is the old one or the new one; '
          'the line on standard error has the sequence and the checksum of the new, and **rpma-status**(1) tells which it is.',
     '5': 'Busy: another push is under way. Nothing was changed.',
-    '6': 'Refused: the server refuses the request, or a pool is sick, and the line gives the reason. Nothing was changed.',
-    '7': 'Unreachable: there is no such host, no server of a pool at the address, or none that answers.',
+    '6': 'Refused: the server refuses the request, or a store is sick, and the line gives the reason. Nothing was changed.',
+    '7': 'Unreachable: there is no such host, no server of a store at the address, or none that answers.',
     '126': 'The program cannot be executed.',
     '127': 'There is no such program.',
 }

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "base/tls.hpp"
+#include "cli/client_connection.hpp"
 #include "cli/commands.hpp"
-#include "cli/pool_connection.hpp"
 #include "cli/probe.hpp"
 #include "cli/report.hpp"
 
@@ -19,14 +19,14 @@ namespace {
 
 using Found = Probed::Peer;
 
-// Returns the version of a server of pools. Such a server refuses clients that are not its own, so this asks
-// as `rpma status` does.
-std::optional<std::uint16_t> pool_version(const Address &address, double timeout_seconds) {
+// Returns the version of a server of the command. It refuses clients that are not its own, so this asks as
+// `rpma status` does.
+std::optional<std::uint16_t> server_version(const Address &address, double timeout_seconds) {
     const auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE);
     if (!device) {
         return std::nullopt;
     }
-    PoolConnection server{address, timeout_seconds};
+    ClientConnection server{address, timeout_seconds};
     const auto offer =
         server.connect(*device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1});
     return offer ? std::optional{offer->version} : std::nullopt;
@@ -114,11 +114,11 @@ void print_report(const PeerOptions &options, const Probed &probed, const Findin
     summary.print(options.json);
 }
 
-// Nothing is asked in the clear when the user wants TLS. So this tells a server of pools from all others, and
+// Nothing is asked in the clear when the user wants TLS. So this tells a server of ours from all others, and
 // no more.
 Outcome<> check_over_tls(const PeerOptions &options, const Address &address) {
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
-    PoolConnection server{address, options.timeout_seconds};
+    ClientConnection server{address, options.timeout_seconds};
     const Offer offer =
         TRY(server.connect(device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1}));
     Summary summary;
@@ -145,7 +145,7 @@ Outcome<> check_peer(const PeerOptions &options) {
     const Probed probed = TRY(probe(address, {.timeout = timeout, .at_once = options.at_once}));
     Finding found = finding_of(probed, options);
     if (probed.peer == Found::Refuses) {
-        if (const auto version = pool_version(address, options.timeout_seconds)) {
+        if (const auto version = server_version(address, options.timeout_seconds)) {
             found = {"rpma", true,
                      fmt::format("rpma serve, of version {}: rpma push and pull work", *version)};
         }

@@ -15,7 +15,7 @@ struct PeerOptions {
     bool json = false;
 };
 
-// Prints the result. Fails with Exit::Refused when the server has neither rsockets nor a pool, and with
+// Prints the result. Fails with Exit::Refused when the server has neither rsockets nor a store, and with
 // Exit::Unreachable when there is no server.
 [[nodiscard]] Outcome<> check_peer(const PeerOptions &options);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/checksum: CRC32C (Castagnoli, RFC 3720 appendix B.4), the checksum of contents and headers.
+// cli/checksum: CRC32C (Castagnoli, RFC 3720 appendix B.4), the checksum of contents.
 #pragma once
 
 #include <isa-l/crc.h>

@@ -107,8 +107,7 @@ Outcome<> Destination::publish(std::uint64_t length) {
     if (ftruncate(file_->fd(), static_cast<off_t>(length)) != 0) {
         return failed("{}: cannot write: {}", path_, errno_text(errno));
     }
-    TRY(file_->publish(StagedFile::Existing::Replace));
-    return {};
+    return file_->publish();
 }
 
 }  // namespace cli

@@ -18,8 +18,8 @@ enum class Exit : int {
     Done = 0,
     Failed = 1,
     Usage = 2,
-    NotCommitted = 3,  // a push failed before its commit: the pool has the old content
-    Unknown = 4,       // a push failed at its commit: the pool has the old content or the new one
+    NotCommitted = 3,  // a push failed before its commit: the old content stays
+    Unknown = 4,       // a push failed at its commit: the old content is the newest, or the new one
     Busy = 5,          // another push is under way
     Refused = 6,       // the server refuses the request
     Unreachable = 7,   // there is no server, or it does not answer

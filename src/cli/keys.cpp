@@ -22,6 +22,7 @@
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
 #include "cli/report.hpp"
+#include "cli/write_all.hpp"
 
 namespace cli {
 
@@ -81,17 +82,6 @@ bool is_identity(std::string_view text) {
     });
 }
 
-bool write_all(int fd, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = write(fd, text.data(), text.size());
-        if (written < 0 && errno != EINTR) {
-            return false;
-        }
-        text.remove_prefix(written > 0 ? static_cast<std::size_t>(written) : 0);
-    }
-    return true;
-}
-
 // Writes a file that only its owner may read, and that was not there before.
 Outcome<> write_file(const std::string &file, std::string_view text) {
     const base::Fd fd{open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR)};
@@ -99,8 +89,10 @@ Outcome<> write_file(const std::string &file, std::string_view text) {
         return errno == EEXIST ? failed("{}: exists already (expected the name of a new file)", file)
                                : failed("{}: cannot make it: {}", file, errno_text(errno));
     }
-    if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0 || !write_all(fd.get(), text) || fsync(fd.get()) != 0) {
-        const int error = errno;
+    int error = fchmod(fd.get(), S_IRUSR | S_IWUSR) == 0 ? 0 : errno;
+    error = error != 0 ? error : write_all(fd.get(), std::as_bytes(std::span{text}), 0);
+    error = error != 0 || fsync(fd.get()) == 0 ? error : errno;
+    if (error != 0) {
         (void)unlink(file.c_str());
         return failed("{}: cannot write it: {}", file, errno_text(error));
     }

@@ -10,6 +10,8 @@
 
 namespace cli {
 
+inline constexpr std::size_t page_size = 4096;
+
 // Owns one mapping and unmaps it once; empty when mmap failed (errno says why).
 class Mapping {
 public:

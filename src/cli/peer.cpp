@@ -7,9 +7,9 @@
 #include <softrdma.h>
 
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "base/mutex.hpp"
 #include "cli/log.hpp"
@@ -41,10 +41,10 @@ Outcome<> check_host(const std::string &host) {
 constinit base::LastingMutex regions_mutex;
 // The regions to which a peer may still write, and their memory.
 struct StillWritten {
-    rpma_mr_local *region;
+    rpma_mr_local *region = nullptr;
     std::shared_ptr<const void> memory;
 };
-std::vector<StillWritten> still_written GUARDED_BY(regions_mutex);
+std::deque<StillWritten> still_written GUARDED_BY(regions_mutex);
 
 // Returns the failure when settings are the reason why the soft device does not open, and not the address.
 // The log has the reason since the device was asked.
@@ -73,11 +73,17 @@ void Deregistration::operator()(rpma_mr_local *region) {
     }
 }
 
-bool all_deregistered() {
-    const base::Lock lock{regions_mutex};
-    std::erase_if(still_written,
-                  [](StillWritten &one) { return rpma_mr_dereg(&one.region) == 0 || one.region == nullptr; });
-    return still_written.empty();
+void deregister_again() {
+    StillWritten oldest;
+    {
+        const base::Lock lock{regions_mutex};
+        if (still_written.empty()) {
+            return;
+        }
+        oldest = std::move(still_written.front());
+        still_written.pop_front();
+    }
+    Deregistration{std::move(oldest.memory)}(oldest.region);
 }
 
 bool deregister(LocalRegion region) {

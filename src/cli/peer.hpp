@@ -26,14 +26,14 @@ struct Deleter {
 using Peer = std::unique_ptr<rpma_peer, Deleter<rpma_peer_delete>>;
 using PeerConfiguration = std::unique_ptr<rpma_peer_cfg, Deleter<rpma_peer_cfg_delete>>;
 // Deregisters memory. A region to which a peer on this host may still write stays (rpma_mr_dereg), and keeps
-// its memory, until all_deregistered() finds that it is over. Any thread may do both.
+// its memory, until deregister_again() finds that it is over. Any thread may do both.
 struct Deregistration {
     // NOLINTNEXTLINE(readability-redundant-member-init): g++ wants one where a deleter is made without
     std::shared_ptr<const void> memory{};  // nothing when the memory has an owner that outlives all regions
     void operator()(rpma_mr_local *region);
 };
-// Returns whether no peer may write to memory any more that the program has deregistered.
-[[nodiscard]] bool all_deregistered();
+// Tries one of the regions that stay again, in turn. Blocks for a second at most.
+void deregister_again();
 
 using LocalRegion = std::unique_ptr<rpma_mr_local, Deregistration>;
 // Deregisters memory, and returns whether no peer may write to it any more. Blocks for a second at most.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf: `rpma perf` measures the speed of a server of pools, and of the network to it, beside plain TCP
+// cli/perf: `rpma perf` measures the speed of a server, and of the network to it, beside plain TCP
 // on the same network.
 #include <unistd.h>
 
@@ -96,12 +96,12 @@ Outcome<> perf(PerfOptions options) {
 
 void add_perf(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<PerfOptions>();
-    CLI::App *command = app.add_subcommand(
-        "perf", "Measure latency and bandwidth of a served pool's memory, beside plain TCP");
+    CLI::App *command =
+        app.add_subcommand("perf", "Measure latency and bandwidth of a server's memory, beside plain TCP");
     command->footer(
-        "Lists are separated by commas. SIZE takes K or M, in powers of 1024. The committed content of the "
-        "pool "
-        "does not change. After Ctrl-C the results so far are printed.\n");
+        "Lists are separated by commas. SIZE takes K or M, in powers of 1024. No content changes. After "
+        "Ctrl-C "
+        "the results so far are printed.\n");
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command->add_option("--op", options->ops, "What to measure")->type_name("LIST")->capture_default_str();
     command->add_option("--size", options->sizes, "Bytes of an operation, up to 64M")

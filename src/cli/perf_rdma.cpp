@@ -91,7 +91,7 @@ Outcome<> RdmaPath::allocate(const DevicePeer &device, bool polled) {
 Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, double timeout_seconds) {
     const bool sends = load_.op == PerfOp::Send;
     const Mode mode = load_.op == PerfOp::Flush ? Mode::MeasureDurable : Mode::Measure;
-    auto server = std::make_unique<PoolConnection>(address, timeout_seconds);
+    auto server = std::make_unique<ClientConnection>(address, timeout_seconds);
     const Offer offer = TRY(
         server->connect(device, {protocol_version, mode, sends ? load_.depth : 0, sends ? load_.bytes : 0},
                         {2 * load_.depth, load_.depth, completions_.get()}));
@@ -121,7 +121,7 @@ Outcome<> RdmaPath::connect(const DevicePeer &device, const Address &address, do
 }
 
 Outcome<> RdmaPath::post_receive(std::uint32_t connection) {
-    const PoolConnection &server = *servers_[connection];
+    const ClientConnection &server = *servers_[connection];
     return checked(rpma_recv(server.get(), local_.get(), 0, answer_bytes, context(is_receive | connection)),
                    "{}: cannot post a receive", server.name());
 }
@@ -131,7 +131,7 @@ Outcome<> RdmaPath::prepare_slots() {
     operations_.resize(std::size_t{load_.slots()} * (flushes ? 2 : 1));
     auto *next = operations_.data();
     for (std::uint32_t slot = 0; slot < load_.slots(); ++slot) {
-        const PoolConnection &server = *servers_[slot / load_.depth];
+        const ClientConnection &server = *servers_[slot / load_.depth];
         std::size_t room = 0;
         (void)rpma_mr_remote_get_size(server.remote(), &room);
         rpma_op &operation = *next++;
@@ -156,7 +156,7 @@ Outcome<> RdmaPath::prepare_slots() {
     return {};
 }
 
-Outcome<> RdmaPath::post_all(const PoolConnection &server, std::span<const rpma_op> operations) {
+Outcome<> RdmaPath::post_all(const ClientConnection &server, std::span<const rpma_op> operations) {
     return checked(rpma_post(server.get(), operations.data(), operations.size(), nullptr),
                    "{}: cannot post an operation", server.name());
 }
@@ -214,8 +214,8 @@ Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
 Outcome<> RdmaPath::wait() {
     int fd = -1;
     (void)rpma_cq_get_fd(completions_.get(), &fd);
-    const PoolConnection &server = *servers_.front();
-    TRY(server.wait_readable(fd, PoolConnection::Clock::now() + server.timeout()));
+    const ClientConnection &server = *servers_.front();
+    TRY(server.wait_readable(fd, ClientConnection::Clock::now() + server.timeout()));
     const int result = rpma_cq_wait(completions_.get());  // may wake up without an event
     return checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", server.name());
 }

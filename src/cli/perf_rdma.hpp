@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/ring.hpp"
+#include "cli/client_connection.hpp"
 #include "cli/mapping.hpp"
 #include "cli/perf_path.hpp"
-#include "cli/pool_connection.hpp"
 
 namespace cli {
 
@@ -37,14 +37,14 @@ private:
     [[nodiscard]] Outcome<> connect(const DevicePeer &device, const Address &address, double timeout_seconds);
     [[nodiscard]] Outcome<> post_receive(std::uint32_t connection);
     [[nodiscard]] Outcome<> prepare_slots();
-    [[nodiscard]] Outcome<> post_all(const PoolConnection &server, std::span<const rpma_op> operations);
+    [[nodiscard]] Outcome<> post_all(const ClientConnection &server, std::span<const rpma_op> operations);
 
     Load load_;
     Durability durability_ = Durability::None;
     Mapping memory_;
     LocalRegion local_;
     Completions completions_;
-    std::vector<std::unique_ptr<PoolConnection>> servers_;
+    std::vector<std::unique_ptr<ClientConnection>> servers_;
     std::vector<sockaddr_storage> baselines_;
     std::vector<rpma_op> operations_;              // each slot's: one, or a write and its flush
     std::vector<base::Ring<std::uint32_t>> sent_;  // each connection's slots whose message has no answer yet

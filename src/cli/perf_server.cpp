@@ -116,12 +116,10 @@ Outcome<std::shared_ptr<PerfArea>> PerfServer::scratch() {
     return area;
 }
 
-// Only a pool's slot that is not committed is registered, or a file without a name. No push is admitted to a
-// pool meanwhile, so it stays that slot.
 Outcome<std::shared_ptr<PerfArea>> PerfServer::measured(bool durable) {
     auto area = measured_.lock();
     if (area == nullptr) {
-        const auto memory = TRY(contents_.measured());
+        const auto memory = TRY(store_.measured());
         const int wanted = durable ? measured_usage | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT : measured_usage;
         area = std::make_shared<PerfArea>(Mapping{}, memory.size(),
                                           TRY(register_memory(device_, memory, wanted)));

@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
-#include "cli/contents.hpp"
 #include "cli/mapping.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
+#include "cli/store.hpp"
 #include "cli/tcp_answers.hpp"
 
 namespace cli {
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t most_messages = 64;
 
 // The memory in which clients measure, and which they share.
 struct PerfArea {
-    Mapping scratch;  // empty when it is memory of the contents
+    Mapping scratch;  // empty when it is memory of the store
     std::size_t size;
     LocalRegion region;
 };
@@ -57,24 +57,21 @@ struct PerfClient {
     std::unique_ptr<TcpAnswers> baseline;
 };
 
-// One thread uses it. The contents and the device outlive it and its clients.
+// One thread uses it. The store and the device outlive it and its clients.
 class PerfServer {
 public:
-    PerfServer(Contents &contents, const DevicePeer &device) : contents_{contents}, device_{device} {}
+    PerfServer(Store &store, const DevicePeer &device) : store_{store}, device_{device} {}
 
     // Prepares to accept a client that wants to measure, and fills in `area` and `offer`. The status is not
     // Ok when the client asks for too much.
     [[nodiscard]] Outcome<PerfClient> admit(const Hello &hello, rpma_conn_req *request,
                                             std::shared_ptr<PerfArea> &area, Offer &offer);
 
-    // Returns whether a client measures in memory of the contents, which a push may write.
-    [[nodiscard]] bool uses_contents() const { return !measured_.expired(); }
-
 private:
     [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> scratch();
     [[nodiscard]] Outcome<std::shared_ptr<PerfArea>> measured(bool durable);
 
-    Contents &contents_;
+    Store &store_;
     const DevicePeer &device_;
     std::weak_ptr<PerfArea> scratch_;
     std::weak_ptr<PerfArea> measured_;

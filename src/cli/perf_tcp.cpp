@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "base/address.hpp"
-#include "cli/pool_connection.hpp"
+#include "cli/client_connection.hpp"
 
 namespace cli {
 

@@ -7,7 +7,6 @@
 
 #include "base/cursor.hpp"
 #include "cli/arguments.hpp"
-#include "cli/pool_format.hpp"
 
 namespace cli {
 

@@ -18,7 +18,7 @@ enum class Mode : std::uint8_t {
     Push = 1,
     Pull = 2,
     Measure = 3,         // in volatile memory of the server
-    MeasureDurable = 4,  // in the pool's slot that is not committed, which a push would write
+    MeasureDurable = 4,  // in a file of the server
     Status = 5,          // only the offer
     List = 6,            // as Pull, of a text about the contents, which the server makes for this client
 };
@@ -49,6 +49,15 @@ inline constexpr std::string_view default_name = "default";
 inline constexpr std::string_view name_form =
     "1 to 40 letters, digits, and . _ - with no dot at the beginning";
 
+inline constexpr std::uint64_t largest_capacity = std::uint64_t{1} << 46;  // bytes of a content
+
+// A committed content.
+struct Content {
+    std::uint64_t sequence;  // counts the commits of its name, from 1
+    std::uint64_t length;    // bytes
+    std::uint32_t checksum;  // CRC32C of them
+};
+
 // The client's message, with the connection request.
 //    0        4         6      7          8          12              16     56
 //    | magic  | version | mode | reserved | messages | message bytes | name |
@@ -76,17 +85,14 @@ struct Hello {
 //    | TCP port | sequence | length | checksum | for Mode::Status, or zeros |
 //    60        64              68                72       120           192     196
 //    | clients | storage errno | pushing seconds | pusher | why no push | names |
-// Peer config and memory region are librpma's descriptors. The region is a content: the committed one for a
-// pull, the one to write for a push; it is zeros when a push has to ask for room first. For a pull, sequence,
-// length and checksum are those of the committed content, 0 when nothing was pushed yet; for a push, the
-// sequence is that of its commit. The capacity is the size of the largest content. The port is that of the
+// Peer config and memory region are librpma's descriptors. The region is the content of a pull; it is zeros
+// for a push, which asks for room. For a pull, sequence, length and checksum are those of the content, 0 when
+// nothing was pushed yet; for a push, the sequence is that of its commit; the status has the bytes of all
+// contents as the length. The capacity is the size of the largest content. The port is that of the
 // baseline for a client that measures. The texts end with a zero or their field; the last is empty while the
 // server takes pushes. Unless the status is Ok, a text for people follows at 8.
 using OfferBytes = std::array<std::byte, 196>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
-
-// The number of names of a server that has one content, and no names.
-inline constexpr std::uint32_t no_names = 0xffff'ffff;
 
 using RegionBytes = std::array<std::byte, 21>;
 
@@ -105,7 +111,7 @@ struct Offer {
     std::uint32_t clients = 0;
     std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
     std::uint32_t pushing_seconds = 0;
-    std::uint32_t names = no_names;
+    std::uint32_t names = 0;
     // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
     std::string pusher{};  // its host; empty without a push
     std::string reason{};  // why the status is not Ok; for Mode::Status, why the server takes no push

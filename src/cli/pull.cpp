@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pull: `rpma pull` reads the committed content of a pool, also while pushes are under way. It reads
-// without a lock. When the checksum shows that a push has overwritten the content meanwhile, it asks again
-// for the committed content.
+// cli/pull: `rpma pull` reads a content of a store, which never changes, and verifies it.
 #include "cli/destination.hpp"
 #include "cli/transfer.hpp"
 
 namespace cli {
 
 namespace {
-
-// During each failed attempt at least one push ended, and another began.
-constexpr unsigned most_attempts = 20;
 
 struct PullOptions : TransferOptions {
     std::uint64_t sequence = 0;  // 0 is the newest content
@@ -19,7 +14,6 @@ struct PullOptions : TransferOptions {
 struct Pulled {
     std::unique_ptr<Session> session;
     Content content;
-    unsigned attempts;
 };
 
 // Reads the content's bytes into the destination, and returns their checksum.
@@ -36,41 +30,26 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
     });
 }
 
-// Receives one whole content. A slot is overwritten only after a later commit, so a content with a wrong
-// checksum twice under the same sequence is damaged.
+// Receives one whole content.
 Outcome<Pulled> receive(const Where &where, Destination &destination, const PullOptions &options) {
-    std::uint64_t last_wrong = 0;
-    for (unsigned attempt = 1; attempt <= most_attempts; ++attempt) {
-        auto session = TRY(Session::open(where.address,
-                                         {.version = protocol_version,
-                                          .mode = Mode::Pull,
-                                          .sequence = options.sequence,
-                                          .name = name_of(where)},
-                                         options.timeout_seconds));
-        const Offer &offer = session->offer();
-        if (offer.sequence == 0) {
-            return failed("{}: nothing was pushed yet", options.address);
-        }
-        const Content content{offer.sequence, 0, offer.length, offer.checksum};
-        if (TRY(receive_content(*session, content, destination, options)) == content.checksum) {
-            return Pulled{std::move(session), content, attempt};
-        }
-        session->close();
-        if (destination.is_stream()) {
-            return failed(
-                "{}: content {} was overwritten by a push while it was read, or is damaged: the bytes that "
-                "were "
-                "written to {} are wrong",
-                options.address, content.sequence, options.file);
-        }
-        if (content.sequence == last_wrong) {
-            return failed("{}: content {} is damaged: its checksum is wrong; {} was not written",
-                          options.address, content.sequence, options.file);
-        }
-        last_wrong = content.sequence;
+    auto session = TRY(Session::open(where.address,
+                                     {.version = protocol_version,
+                                      .mode = Mode::Pull,
+                                      .sequence = options.sequence,
+                                      .name = name_of(where)},
+                                     options.timeout_seconds));
+    const Offer &offer = session->offer();
+    if (offer.sequence == 0) {
+        return failed("{}: nothing was pushed yet", options.address);
     }
-    return failed("{}: pushes overwrote the content {} times while it was read; {} was not written",
-                  options.address, most_attempts, options.file);
+    const Content content{offer.sequence, offer.length, offer.checksum};
+    if (TRY(receive_content(*session, content, destination, options)) != content.checksum) {
+        return failed(
+            "{}: content {} is damaged: its checksum is wrong; {}", options.address, content.sequence,
+            destination.is_stream() ? fmt::format("the bytes that were written to {} are wrong", options.file)
+                                    : fmt::format("{} was not written", options.file));
+    }
+    return Pulled{std::move(session), content};
 }
 
 Outcome<> pull(const PullOptions &options) {
@@ -88,7 +67,6 @@ Outcome<> pull(const PullOptions &options) {
     Summary summary;
     summary.add_json("command", "pull");
     add_to_summary(summary, options, *pulled.session, pulled.content, took.count());
-    summary.add("attempts", pulled.attempts, std::to_string(pulled.attempts));
     summary.print(options.json);
     return {};
 }

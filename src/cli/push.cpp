@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/push: `rpma push` replicates a file into a pool. It writes the content into the slot that is not in
-// use, and the server makes it durable meanwhile. Then the server commits it.
+// cli/push: `rpma push` replicates a file into a store. It writes the content into a new file of the server,
+// which makes it durable meanwhile. Then the server commits it.
 #include <algorithm>
 #include <array>
 #include <thread>
@@ -136,7 +136,7 @@ Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptio
 }
 
 Outcome<Content> send(Session &session, Source &source, const PushOptions &options) {
-    Content content{session.offer().sequence, 0, 0, 0};
+    Content content{session.offer().sequence, 0, 0};
     if (source.size()) {
         TRY(check_size(source, *source.size(), options));
     }
@@ -151,7 +151,7 @@ Outcome<Content> send(Session &session, Source &source, const PushOptions &optio
     return content;
 }
 
-// Has the server commit the content; only this changes the content of the pool.
+// Has the server commit the content; only this changes what the store has.
 Outcome<> commit(Session &session, const Content &content, const PushOptions &options) {
     const auto unknown = [&](const std::string &text) {
         return std::unexpected{
@@ -194,7 +194,7 @@ std::string durable_text(Durability durability) {
         case Durability::None:
             break;
     }
-    return "NO: the server's pool is volatile";
+    return "NO: the server's store is volatile";
 }
 
 void print_summary(const TransferOptions &options, const Session &session, const Content &content,
@@ -277,8 +277,8 @@ Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOp
 
 void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) {
     auto options = std::make_shared<PushOptions>();
-    CLI::App *command = add_transfer(app, chosen, "push",
-                                     "Replicate a file into a served store or pool, durably", options, push);
+    CLI::App *command =
+        add_transfer(app, chosen, "push", "Replicate a file into a served store, durably", options, push);
     command->add_option("FILE", options->file, "The file; - is standard input; none with --run")->required();
     command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
     add_wait(*command, *options);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/serve: `rpma serve` opens or creates a store or a pool, describes it, and serves it until a signal ends
-// it.
+// cli/serve: `rpma serve` opens or creates a store, describes it, and serves it until a signal ends it.
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -25,7 +24,6 @@
 #include "cli/commands.hpp"
 #include "cli/listen_addresses.hpp"
 #include "cli/log.hpp"
-#include "cli/pool_contents.hpp"
 #include "cli/report.hpp"
 #include "cli/server.hpp"
 #include "cli/store.hpp"
@@ -38,8 +36,6 @@ struct ServeOptions {
     std::string store;
     std::uint64_t keep = 3;
     std::string max_bytes;
-    std::string pool;
-    std::string size;
     std::vector<std::string> listen{"127.0.0.1:7204"};
     std::vector<std::string> allow;
     std::uint32_t push_lease = 30;  // seconds
@@ -66,19 +62,14 @@ Outcome<base::Fd> open_signals() {
     return fd;
 }
 
-Outcome<> check_durable(const ServeOptions &options, const Contents &contents, const Server &server) {
+Outcome<> check_durable(const ServeOptions &options, const Store &store, const Server &server) {
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
     }
     return failed(
         Exit::Usage,
         "{}: is not durable here (expected a file on storage, or --volatile to serve it all the same){}",
-        contents.text(), server.why_volatile());
-}
-
-std::string describe(const Content &content) {
-    return fmt::format("content {}, {} bytes, {}", content.sequence, content.length,
-                       checksum_text(content.checksum));
+        store.text(), server.why_volatile());
 }
 
 struct Place {
@@ -88,18 +79,6 @@ struct Place {
 };
 
 // Adds what the server serves to the summary of its start.
-void describe(const ServeOptions &options, const Pool &pool, const Damage &damage, Summary &summary) {
-    const auto &content = pool.content();
-    summary.add("pool", options.pool, options.pool + (pool.created() ? " (created)" : ""));
-    summary.add_json("created", pool.created());
-    summary.add_text("holds", content ? describe(*content) + (damage.is_committed_damaged ? ", DAMAGED" : "")
-                                      : "nothing yet");
-    summary.add_json("damaged", damage.is_committed_damaged);
-    summary.add_json("sequence", content ? content->sequence : 0);
-    summary.add("capacity", pool.layout().capacity,
-                fmt::format("two contents of {} bytes", pool.layout().capacity));
-}
-
 void describe(const ServeOptions &options, const Store &store, Summary &summary) {
     summary.add("store", options.store, options.store + (store.created() ? " (created)" : ""));
     summary.add_json("created", store.created());
@@ -147,15 +126,14 @@ void print_event(const ServeOptions &options, const ServerEvent &event) {
     summary.add_json("identity",
                      event.who.identity.empty() ? nlohmann::json{} : nlohmann::json(event.who.identity));
     if (is_commit) {
-        if (!options.store.empty()) {
-            summary.add_json("name", event.name);
-        }
+        summary.add_json("name", event.name);
         summary.add_json("sequence", event.content->sequence);
         summary.add_json("bytes", event.content->length);
         summary.add_json("checksum", checksum_text(event.content->checksum));
         summary.add_text("committed",
-                         fmt::format("{}{}, from {}, {}", options.store.empty() ? "" : event.name + ": ",
-                                     describe(*event.content), event.who.text(), time_text()));
+                         fmt::format("{}: content {}, {} bytes, {}, from {}, {}", event.name,
+                                     event.content->sequence, event.content->length,
+                                     checksum_text(event.content->checksum), event.who.text(), time_text()));
     } else {
         summary.add_json("text", event.text);
     }
@@ -190,29 +168,6 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
         }
     }
     return places;
-}
-
-// Warns before the first client when storage does not have the committed content. A push repairs that, but it
-// would overwrite the other slot, which may have the only good content: somebody has to choose first.
-Damage find_damage(const Pool &pool) {
-    const auto &content = pool.content();
-    const std::string fault = content ? pool.fault_of(*content) : "";
-    if (fault.empty()) {
-        return {};
-    }
-    const auto &other = pool.other_content();
-    const bool other_is_good = other && pool.fault_of(*other).empty();
-    std::fputs(fmt::format(
-                   "rpma: pool {}: content {} {}{}\n", pool.path(), content->sequence, fault,
-                   other_is_good
-                       ? fmt::format(
-                             "; no push is taken, because it would overwrite content {}, which is good: stop "
-                             "this server, and rpma check --pool {} --use-other-slot commits that content",
-                             other->sequence, pool.path())
-                       : "")
-                   .c_str(),
-               stderr);
-    return {true, other_is_good ? other->sequence : 0};
 }
 
 // Returns limits with as many clients as this process may have descriptors for. Each kind of peer has a
@@ -266,33 +221,12 @@ void tell_ready() {
 }
 
 // Prepares everything before the first client.
-Outcome<> start(const ServeOptions &options, std::vector<Place> &places, const Contents &contents,
-                Server &server) {
+Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Store &store, Server &server) {
     for (Place &place : places) {
         TRY(server.listen(place.address, std::move(place.device)));
-        TRY(check_durable(options, contents, server));
+        TRY(check_durable(options, store, server));
     }
-    return {};
-}
-
-// Serves contents. `describe` adds them to the summary of the start, and `discard` removes what was created,
-// when the server does not start.
-Outcome<> serve(const ServeOptions &options, std::vector<Place> &places, ServerLimits limits, int signals,
-                Contents &contents, const std::function<void(Summary &)> &describe,
-                const std::function<void()> &discard) {
-    Server server{contents, std::move(limits),
-                  [&options](const ServerEvent &event) { print_event(options, event); }};
-    if (const auto started = start(options, places, contents, server); !started) {
-        discard();
-        return started;
-    }
-    Summary summary;
-    summary.add_json("event", "listening");
-    describe(summary);
-    print_start(options, places, server, summary);
-    print_warnings();
-    tell_ready();
-    return server.run(signals);
+    return store.start_check();
 }
 
 // A kernel device pins no page of a file, and would not make it durable.
@@ -315,72 +249,59 @@ Outcome<> serve(const ServeOptions &options) {
     limits.permissions = TRY(permissions_of(options));
     const base::Fd signals = TRY(open_signals());
     auto places = TRY(open_places(options));
-    const bool copies = needs_copy(places);
-    if (!options.store.empty()) {
-        StoreOptions wanted{.keep = options.keep, .max_bytes = 0};
-        if (!options.max_bytes.empty()) {
-            wanted.max_bytes = TRY(parse_size(options.max_bytes));
-        }
-        const auto store = TRY(Store::open(options.store, wanted));
-        if (copies && !store->is_dax() && store->is_on_storage()) {
-            store->serve_copies();
-        }
-        TRY(store->start_check());
-        return serve(
-            options, places, std::move(limits), signals.get(), *store,
-            [&](Summary &summary) { describe(options, *store, summary); }, [&] { store->discard_created(); });
+    StoreOptions wanted{.keep = options.keep, .max_bytes = 0};
+    if (!options.max_bytes.empty()) {
+        wanted.max_bytes = TRY(parse_size(options.max_bytes));
     }
-    std::optional<std::uint64_t> capacity;
-    if (!options.size.empty()) {
-        capacity = TRY(parse_size(options.size));
+    const auto store = TRY(Store::open(options.store, wanted));
+    if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {
+        store->serve_copies();
     }
-    Pool pool = TRY(Pool::open(options.pool, capacity));
-    const Damage damage = find_damage(pool);
-    if (copies && !pool.is_dax() && pool.is_on_storage()) {
-        TRY(pool.serve_copy());
+    Server server{*store, std::move(limits),
+                  [&options](const ServerEvent &event) { print_event(options, event); }};
+    if (const auto started = start(options, places, *store, server); !started) {
+        store->discard_created();
+        return started;
     }
-    PoolContents contents{pool, damage};
-    return serve(
-        options, places, std::move(limits), signals.get(), contents,
-        [&](Summary &summary) { describe(options, pool, damage, summary); }, [&] { pool.discard_created(); });
+    Summary summary;
+    summary.add_json("event", "listening");
+    describe(options, *store, summary);
+    print_start(options, places, server, summary);
+    print_warnings();
+    tell_ready();
+    return server.run(signals.get());
 }
 
 }  // namespace
 
 void add_serve(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<ServeOptions>();
-    CLI::App *command =
-        app.add_subcommand("serve", "Create or open a store or a pool file, and serve it to push and pull");
+    CLI::App *command = app.add_subcommand("serve", "Create or open a store, and serve it to push and pull");
     command->footer(
         "Without --psk or --x509 there is no authentication and no encryption: any program that reaches the "
         "address can read and replace the content. --psk lets in those alone that have a key (rpma keygen), "
         "--x509 those that have a certificate.\n"
-        "A store keeps contents as plain files, by their names. A pool keeps two contents of SIZE bytes. A "
-        "crash "
-        "at any moment leaves the old content or the new one.\n"
+        "A store keeps contents as plain files, by their names. A crash at any moment leaves the old content "
+        "or the new one.\n"
         "SIZE takes K, M, G or T, in powers of 1024. Ctrl-C ends the server.\n");
-    CLI::Option *const store =
-        command->add_option("--store", options->store, "The store, a folder; created when it does not exist")
-            ->type_name("DIR");
-    command->add_option("--keep", options->keep, "How many contents of each name of a store stay")
+    command->add_option("--store", options->store, "The store, a folder; created when it does not exist")
+        ->type_name("DIR")
+        ->required();
+    command->add_option("--keep", options->keep, "How many contents of each name stay")
         ->type_name("NUMBER")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
-        ->capture_default_str()
-        ->needs(store);
+        ->capture_default_str();
     command
         ->add_option("--max-bytes", options->max_bytes,
-                     "How large all contents of a store may be together, with pushes that are under way")
-        ->type_name("SIZE")
-        ->needs(store);
-    CLI::Option *const pool =
-        command->add_option("--pool", options->pool, "The pool file; created when it does not exist")
-            ->type_name("FILE")
-            ->excludes(store);
-    command
-        ->add_option("--size", options->size,
-                     "The largest content that the pool takes; not needed when it exists")
-        ->type_name("SIZE")
-        ->needs(pool);
+                     "How large all contents may be together, with pushes that are under way")
+        ->type_name("SIZE");
+    const auto refuse = [](const std::vector<std::string> &) {
+        throw CLI::ValidationError("--pool",
+                                   "a pool file is not served any more: serve it with the rpma that made it "
+                                   "(1.4.0 or earlier), pull "
+                                   "its content, and push that to a server of --store DIR");
+    };
+    command->add_option_function<std::vector<std::string>>("--pool,--size", refuse)->group("");
     command
         ->add_option(
             "--listen", options->listen,
@@ -411,12 +332,7 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->allow_extra_args(false);
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
-    command->callback([options, &chosen] {
-        if (options->store.empty() && options->pool.empty()) {
-            throw CLI::RequiredError("--store or --pool");
-        }
-        chosen = [options] { return serve(*options); };
-    });
+    command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 
 }  // namespace cli

@@ -24,15 +24,15 @@ namespace cli {
 
 // Returns whether the device can make the contents' memory durable.
 Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
-    if (contents_.is_copied()) {
+    if (store_.is_copied()) {
         return Durability::PageCache;
     }
     // A kernel device answers a flush once the bytes are in memory. They are durable if that memory is, and
     // not in a page cache.
-    if (!device.is_soft && !contents_.is_dax()) {
+    if (!device.is_soft && !store_.is_dax()) {
         return Durability::None;
     }
-    const auto region = register_memory(device, contents_.sample(),
+    const auto region = register_memory(device, store_.sample(),
                                         RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT);
     if (!region) {
         return Durability::None;
@@ -49,7 +49,7 @@ Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
     if ((flush_types & RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT) == 0) {
         return Durability::None;
     }
-    return contents_.is_dax() ? Durability::Dax : Durability::PageCache;
+    return store_.is_dax() ? Durability::Dax : Durability::PageCache;
 }
 
 Outcome<> Server::prepare(const Port &port) {
@@ -60,7 +60,7 @@ Outcome<> Server::prepare(const Port &port) {
     TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));
     const PeerConfiguration owner{configuration};
     // This is for clients that measure flushes. The descriptor's size is part of librpma's API.
-    const bool by_flush = durability_ != Durability::None && !contents_.is_copied();
+    const bool by_flush = durability_ != Durability::None && !store_.is_copied();
     TRY(checked(rpma_peer_cfg_set_direct_write_to_pmem(configuration, by_flush), "peer configuration"));
     return checked(rpma_peer_cfg_get_descriptor(configuration, &peer_configuration_), "peer configuration");
 }
@@ -78,7 +78,7 @@ Outcome<> Server::watch(int fd, Awaited awaited, std::size_t key) const {
 }
 
 Outcome<> Server::listen(const Address &address, DevicePeer device) {
-    auto port = std::make_unique<Port>(address, std::move(device), contents_);
+    auto port = std::make_unique<Port>(address, std::move(device), store_);
     TRY(prepare(*port));
     clear_log();
     rpma_ep *endpoint = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/server: admits clients to contents, commits their pushes, and ends their connections. It does nothing
+// cli/server: admits clients to a store, commits their pushes, and ends their connections. It does nothing
 // for a write or a read: those are one-sided, and the server sleeps meanwhile. cli/storage does the work that
 // waits for storage, and a client that measures has threads of its own (cli/perf_server).
 #pragma once
@@ -19,12 +19,12 @@
 
 #include "base/fd.hpp"
 #include "base/origin.hpp"
-#include "cli/contents.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf_server.hpp"
 #include "cli/permissions.hpp"
 #include "cli/protocol.hpp"
 #include "cli/storage.hpp"
+#include "cli/store.hpp"
 
 namespace cli {
 
@@ -46,13 +46,13 @@ struct ServerEvent {
     std::optional<Content> content;
 };
 
-// One thread uses it. The contents outlive it.
+// One thread uses it. The store outlives it.
 class Server {
 public:
     // `happened` is called for each commit, when its client has the answer, and for what the log tells of
     // clients and storage.
-    Server(Contents &contents, ServerLimits limits, std::function<void(const ServerEvent &)> happened)
-        : contents_{contents}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
+    Server(Store &store, ServerLimits limits, std::function<void(const ServerEvent &)> happened)
+        : store_{store}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
@@ -77,10 +77,10 @@ private:
         PerfServer perf;
         Endpoint endpoint;
         int fd = -1;
-        Port(Address at, DevicePeer owned, Contents &contents)
+        Port(Address at, DevicePeer owned, Store &store)
             : address{std::move(at)},
               device{std::make_shared<const DevicePeer>(std::move(owned))},
-              perf{contents, *device} {}
+              perf{store, *device} {}
     };
     // The members are destroyed in the reverse order.
     struct Client {
@@ -130,7 +130,7 @@ private:
                                       const std::string &identity) const;
     [[nodiscard]] Offer status() const;
     [[nodiscard]] std::string why_full(const Client &client) const;
-    [[nodiscard]] std::string why_busy(const Hello &hello) const;
+    [[nodiscard]] std::string why_busy(const std::string &name) const;
     [[nodiscard]] std::string why_no_push() const;
     [[nodiscard]] int pusher_of(const std::string &name) const;
     void make_room_for_refused();
@@ -151,10 +151,9 @@ private:
     [[nodiscard]] int drop_late();
     [[nodiscard]] int next_wait();
 
-    Contents &contents_;
+    Store &store_;
     ServerLimits limits_;
     std::function<void(const ServerEvent &)> happened_;
-    std::size_t jobs_ = 0;   // the jobs that storage has
     int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;
     std::string why_volatile_;

@@ -25,10 +25,10 @@ std::string host_of(const sockaddr_storage &address) {
     return text.data();
 }
 
-// Registers memory for the other side of this connection; on the soft device no other peer reaches it. On a
-// kernel device each role has its own protection domain.
-Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
-                                  int usage) {
+// Registers memory that the other side of this connection may read; on the soft device no other peer reaches
+// it. On a kernel device each role has its own protection domain.
+Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory) {
+    constexpr int usage = RPMA_MR_USAGE_READ_SRC;
     const auto bytes = memory.bytes;
     rpma_mr_local *region = nullptr;
     const int result = rpma_conn_req_mr_reg(request, bytes.data(), bytes.size(), usage, &region);
@@ -53,7 +53,7 @@ Outcome<Download> made(const Outcome<std::string> &text) {
         return failed("cannot allocate memory: {}", errno_text(errno));
     }
     std::ranges::copy(bytes, mapping->bytes().begin());
-    return Download{{1, 0, bytes.size(), crc32c(bytes)}, {mapping->bytes(), mapping}};
+    return Download{{1, bytes.size(), crc32c(bytes)}, {mapping->bytes(), mapping}};
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ std::string Server::why_no_push() const {
             "the server could not make data durable: {}; it takes no push until it is started again",
             errno_text(storage_error_));
     }
-    return contents_.why_no_push();
+    return store_.why_no_push();
 }
 
 // Returns the fd of the client that pushes this name, and -1 without one.
@@ -137,29 +137,15 @@ int Server::pusher_of(const std::string &name) const {
     return found != pushers_.end() ? found->second : -1;
 }
 
-// Returns the reason why this client may not write yet; empty when it may. A client that measures in the pool
-// counts as a push, but any number may measure at once.
-std::string Server::why_busy(const Hello &hello) const {
-    const bool measures = hello.mode == Mode::MeasureDurable;
-    if (measures && !contents_.is_exclusive()) {
+// Returns the reason why this name may not be pushed yet; empty when it may.
+std::string Server::why_busy(const std::string &name) const {
+    const int fd = pusher_of(name);
+    if (fd < 0) {
         return {};
     }
-    if (const int fd = pusher_of(measures ? std::string{default_name} : hello.name); fd >= 0) {
-        const Client &pusher = clients_.at(fd);
-        return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
-                           std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
-    }
-    if (!contents_.is_exclusive()) {
-        return {};
-    }
-    if (jobs_ > 0) {
-        return "the server still stores bytes of the last push";
-    }
-    if (!all_deregistered()) {
-        return "a process on this host may still write for a push that has ended";
-    }
-    const auto uses = [](const auto &port) { return port->perf.uses_contents(); };
-    return !measures && std::ranges::any_of(ports_, uses) ? "rpma perf measures flushes" : "";
+    const Client &pusher = clients_.at(fd);
+    return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
+                       std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
 }
 
 Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
@@ -186,7 +172,8 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
         return refuse(Status::Full, full);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
-        if (const std::string busy = why_busy(hello); !busy.empty()) {
+        const std::string busy = hello.mode == Mode::Push ? why_busy(hello.name) : "";
+        if (!busy.empty()) {
             return refuse(Status::Busy, busy);
         }
         if (const std::string why = why_no_push(); !why.empty()) {
@@ -203,10 +190,10 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
 Offer Server::status() const {
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
     Offer offer{.durability = durability_,
-                .capacity = contents_.capacity(),
+                .capacity = store_.capacity(),
                 .clients = static_cast<std::uint32_t>(std::ranges::count_if(clients_, admitted)),
                 .storage_error = static_cast<std::uint32_t>(storage_error_)};
-    contents_.tell(offer);
+    store_.tell(offer);
     if (!pushers_.empty()) {
         const Client &pusher = clients_.at(pushers_.begin()->second);
         offer.pusher = pusher.who.host;
@@ -218,36 +205,28 @@ Offer Server::status() const {
 
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
     Port &port = *client.port;
-    Offer offer{.durability = durability_,
-                .capacity = contents_.capacity(),
-                .peer_configuration = peer_configuration_};
+    Offer offer{
+        .durability = durability_, .capacity = store_.capacity(), .peer_configuration = peer_configuration_};
     if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
         // A flush of a copy makes nothing durable.
-        offer.durability = contents_.is_copied() ? Durability::None : durability_;
+        offer.durability = store_.is_copied() ? Durability::None : durability_;
         client.perf = TRY(port.perf.admit(hello, request, client.area, offer));
         return offer;
     }
     TRY(prepare_messages(request, client));
-    Memory memory;
     if (hello.mode == Mode::Push) {
-        client.upload = TRY(contents_.upload(hello.name, memory));
-        client.room = memory.bytes.size();
+        client.upload = TRY(store_.upload(hello.name));
         offer.sequence = client.upload->sequence();
-    } else {
-        const Download download =
-            TRY(hello.mode == Mode::List ? made(contents_.list(hello.name))
-                                         : contents_.download(hello.name, hello.sequence));
-        offer.sequence = download.content.sequence;
-        offer.length = download.content.length;
-        offer.checksum = download.content.checksum;
-        memory = download.memory;
+        return offer;
     }
-    if (!memory.bytes.empty()) {
-        const int usage = hello.mode == Mode::Push ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_READ_SRC;
-        client.regions.push_back(TRY(register_for(request, *client.device, memory, usage)));
-        TRY(checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
-                    "memory region"));
-    }
+    const Download download = TRY(hello.mode == Mode::List ? made(store_.list(hello.name))
+                                                           : store_.download(hello.name, hello.sequence));
+    offer.sequence = download.content.sequence;
+    offer.length = download.content.length;
+    offer.checksum = download.content.checksum;
+    client.regions.push_back(TRY(register_for(request, *client.device, download.memory)));
+    TRY(checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
+                "memory region"));
     return offer;
 }
 

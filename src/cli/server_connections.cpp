@@ -110,7 +110,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     }
     const bool grows = request.ask == Ask::Grow;
     const bool rolls_back = request.ask == Ask::Rollback;
-    const std::uint64_t room = grows ? contents_.capacity() : client.room;
+    const std::uint64_t room = grows ? store_.capacity() : client.room;
     if (!rolls_back && (request.offset > room || request.length > room - request.offset)) {
         return failed("asks {} {} bytes at {} (expected {} bytes at most in all)",
                       grows ? "for room for" : "to store", request.length, request.offset, room);
@@ -133,7 +133,6 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         job.regions = std::exchange(client.regions, {});  // nobody changes it after it is verified
     }
     storage_.submit(std::move(job));
-    ++jobs_;
     return {};
 }
 
@@ -155,7 +154,6 @@ Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer 
 
 void Server::finish_jobs() {
     for (Storage::Job &job : storage_.take_done()) {
-        --jobs_;
         finish(job);
     }
 }
@@ -184,20 +182,20 @@ void Server::finish(Storage::Job &job) {
     const bool done = job.answer.verdict == Verdict::Done;
     const auto is_failure =
         job.answer.verdict == Verdict::NotDurable || job.answer.verdict == Verdict::Unknown;
-    if (is_failure && storage_error_ == 0 && contents_.is_fatal(job.answer.error)) {
+    if (is_failure && storage_error_ == 0 && store_.is_fatal(job.answer.error)) {
         storage_error_ = job.answer.error;
         tell(ServerEvent::Kind::StorageFailed, job.who,
              fmt::format("{}: cannot make it durable: {}; no push is taken until the server is started "
                          "again, pulls are",
-                         contents_.text(), errno_text(storage_error_)));
+                         store_.text(), errno_text(storage_error_)));
     }
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
-    const Content content = commits && done ? contents_.committed(*job.upload) : Content{};
+    const Content content = commits && done ? store_.committed(*job.upload) : Content{};
     if (job.answer.verdict == Verdict::Different) {
         tell(ServerEvent::Kind::Aborted, job.who,
              fmt::format("a push from {} did not commit: the bytes that arrived have another checksum than "
                          "those that were sent; {}",
-                         job.who.text(), contents_.what_stays(job.upload->name())));
+                         job.who.text(), store_.what_stays(job.upload->name())));
     }
     const auto found =
         std::ranges::find_if(clients_, [&](const auto &entry) { return entry.second.number == job.client; });
@@ -251,8 +249,7 @@ void Server::end(int fd, Ending ending, const std::string &why) {
     drop(fd, why);
 }
 
-// Until its queue pair is gone, bytes of a dead pusher may still be placed. Only after that another push may
-// begin.
+// The next push of the name may begin at once: it has a file of its own.
 void Server::drop(int fd, const std::string &why) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
@@ -262,14 +259,9 @@ void Server::drop(int fd, const std::string &why) {
     if (client.upload && pusher_of(client.upload->name()) == fd) {
         pushers_.erase(client.upload->name());
         if (!client.committing) {
-            tell(
-                ServerEvent::Kind::Aborted, client.who,
-                fmt::format(
-                    "a push from {} ended without a commit: {}; {}{}", client.who.text(), why,
-                    contents_.is_without_room()
-                        ? "the file system of the pool is full, and if it copies on write, no push has room; "
-                        : "",
-                    contents_.what_stays(client.upload->name())));
+            tell(ServerEvent::Kind::Aborted, client.who,
+                 fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(), why,
+                             store_.what_stays(client.upload->name())));
         }
     }
     std::erase(unread_, fd);

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/client_connection.hpp"
 #include "cli/mapping.hpp"
-#include "cli/pool_connection.hpp"
 
 namespace cli {
 
@@ -22,7 +22,7 @@ namespace cli {
 // Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see end_waits_on_signals).
 class Session {
 public:
-    using Clock = PoolConnection::Clock;
+    using Clock = ClientConnection::Clock;
     using Operation = std::uint64_t;  // counts the operations of a session, from 1
 
     // Local memory for operations: `depth` chunks.
@@ -100,7 +100,7 @@ private:
     DevicePeer device_;
     Mapping memory_;
     LocalRegion local_;
-    PoolConnection server_;
+    ClientConnection server_;
     rpma_cq *completions_ = nullptr;  // the connection's
     Offer offer_;
     std::uint64_t room_ = 0;

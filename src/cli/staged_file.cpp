@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/staged_file: makes a file without a name and gives it one, or uses a temporary name and renameat2.
+// cli/staged_file: makes a file without a name and gives it one, or uses a temporary name and rename.
 #include "cli/staged_file.hpp"
 
 #include <fcntl.h>
@@ -71,10 +71,10 @@ int StagedFile::link(const fs::path &name) const {
 
 // Works as link(), but replaces an existing file in one step; for that the new file has a temporary name for
 // an instant.
-int StagedFile::rename(Existing existing) {
+int StagedFile::rename() {
     if (temporary_.empty()) {
         const int error = link(path_);
-        if (error != EEXIST || existing == Existing::Keep) {
+        if (error != EEXIST) {
             return error;
         }
         const fs::path name = hidden_name();
@@ -83,30 +83,25 @@ int StagedFile::rename(Existing existing) {
         }
         temporary_ = name;
     }
-    const unsigned flags = existing == Existing::Keep ? RENAME_NOREPLACE : 0;
-    if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), flags) != 0) {
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
         return errno;
     }
     temporary_.clear();
     return 0;
 }
 
-Outcome<bool> StagedFile::publish(Existing existing) {
+Outcome<> StagedFile::publish() {
     if (fsync(fd_.get()) != 0) {
         return failed("{}: cannot make it durable: {}", path_.string(), errno_text(errno));
     }
-    const int error = rename(existing);
-    if (error == EEXIST && existing == Existing::Keep) {
-        return false;
-    }
-    if (error != 0) {
+    if (const int error = rename(); error != 0) {
         return failed("{}: cannot create: {}", path_.string(), errno_text(error));
     }
     const base::Fd folder{open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (!folder || fsync(folder.get()) != 0) {
         return failed("{}: cannot make its name durable: {}", path_.string(), errno_text(errno));
     }
-    return true;
+    return {};
 }
 
 }  // namespace cli

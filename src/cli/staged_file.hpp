@@ -15,7 +15,6 @@ namespace cli {
 // removes. One thread uses it.
 class StagedFile {
 public:
-    enum class Existing { Keep, Replace };
     enum class Until { Unnamed, Hidden };  // publish; Unnamed becomes Hidden where it has to
 
     // Creates an empty file that may become `path`. A symbolic link at `path` is followed.
@@ -28,18 +27,15 @@ public:
 
     [[nodiscard]] int fd() const { return fd_.get(); }
 
-    // Makes the bytes durable, gives the file its name, and makes the name durable. Blocks for storage. With
-    // Keep, an existing file stays and the result is false.
-    [[nodiscard]] Outcome<bool> publish(Existing existing);
-
-    // Returns the file itself, after publish().
-    [[nodiscard]] base::Fd release() { return std::move(fd_); }
+    // Makes the bytes durable, gives the file its name in place of a file that has it, and makes the name
+    // durable. Blocks for storage.
+    [[nodiscard]] Outcome<> publish();
 
 private:
     StagedFile() = default;
     [[nodiscard]] std::filesystem::path hidden_name() const;
     [[nodiscard]] int link(const std::filesystem::path &name) const;
-    [[nodiscard]] int rename(Existing existing);
+    [[nodiscard]] int rename();
 
     base::Fd fd_;
     std::filesystem::path path_;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/status: `rpma status` asks a server for its content and its clients.
+// cli/status: `rpma status` asks a server for its contents and its clients.
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/arguments.hpp"
-#include "cli/checksum.hpp"
+#include "cli/client_connection.hpp"
 #include "cli/commands.hpp"
-#include "cli/pool_connection.hpp"
 #include "cli/report.hpp"
 
 namespace cli {
@@ -34,21 +33,10 @@ void print_status(const StatusOptions &options, const Offer &offer) {
     Summary summary;
     summary.add_json("command", "status");
     summary.add("address", options.address);
-    if (offer.names != no_names) {
-        summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", offer.names,
-                                              offer.names == 1 ? "name" : "names", offer.length));
-        summary.add_json("names", offer.names);
-    } else {
-        summary.add_text("holds", offer.sequence == 0
-                                      ? "nothing yet"
-                                      : fmt::format("content {}, {} bytes, {}", offer.sequence, offer.length,
-                                                    checksum_text(offer.checksum)));
-        summary.add_json("sequence", offer.sequence);
-    }
+    summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", offer.names,
+                                          offer.names == 1 ? "name" : "names", offer.length));
+    summary.add_json("names", offer.names);
     summary.add_json("bytes", offer.length);
-    if (offer.names == no_names) {
-        summary.add_json("checksum", checksum_text(offer.checksum));
-    }
     summary.add("capacity", offer.capacity, fmt::format("contents of up to {} bytes", offer.capacity));
     summary.add("memory", durability_text(offer.durability),
                 fmt::format("{}{}", durability_text(offer.durability),
@@ -74,7 +62,7 @@ Outcome<> status(const StatusOptions &options) {
     const Address address = TRY(parse_address(options.address));
     end_waits_on_signals();
     const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
-    PoolConnection server{address, options.timeout_seconds};
+    ClientConnection server{address, options.timeout_seconds};
     const Offer offer =
         TRY(server.connect(device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1}));
     print_status(options, offer);
@@ -86,7 +74,7 @@ Outcome<> status(const StatusOptions &options) {
 
 void add_status(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<StatusOptions>();
-    CLI::App *command = app.add_subcommand("status", "Ask a server for its content and its clients");
+    CLI::App *command = app.add_subcommand("status", "Ask a server for its contents and its clients");
     command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
     command
         ->add_option("--timeout", options->timeout_seconds,

@@ -111,9 +111,14 @@ void Storage::run() {
             job.answer = answer(job);
         }
         std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });
+        const bool ends = job.request.ask == Ask::Commit;
         done_.push_back(std::move(job));
         (void)eventfd_write(done_event_.get(), 1);
         wake_.notify_one();  // the client's next job may wait
+        if (ends) {
+            const base::Unlock unlocked{mutex_};
+            deregister_again();  // may wait for a peer, so the server's thread does not do it
+        }
     }
 }
 

@@ -11,9 +11,9 @@
 #include "base/condition.hpp"
 #include "base/fd.hpp"
 #include "base/origin.hpp"
-#include "cli/contents.hpp"
 #include "cli/peer.hpp"
 #include "cli/protocol.hpp"
+#include "cli/upload.hpp"
 
 namespace cli {
 

@@ -334,7 +334,7 @@ Outcome<std::unique_ptr<Store>> Store::open(const std::string &path, const Store
     store->folder_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!store->folder_) {
         return failed("store {}: cannot open: {}{}", path, errno_text(errno),
-                      errno == ENOTDIR ? " (expected a folder; a file is served with --pool)" : "");
+                      errno == ENOTDIR ? " (expected a folder)" : "");
     }
     if (flock(store->folder_.get(), LOCK_EX | LOCK_NB) != 0) {
         return failed("store {}: {}", path,
@@ -550,7 +550,7 @@ Outcome<std::span<std::byte>> Store::measured() {
 }
 
 void Store::tell(Offer &offer) const {
-    offer.names = static_cast<std::uint32_t>(std::min<std::size_t>(names_.size(), no_names - 1));
+    offer.names = static_cast<std::uint32_t>(std::min<std::size_t>(names_.size(), UINT32_MAX));
     offer.length = std::min(used(), offer.capacity);
     offer.reason = why_no_push();
     for (const auto &[name, known] : names_) {
@@ -583,7 +583,7 @@ std::string Store::what_stays(const std::string &name) const {
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
-Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name, Memory & /*memory*/) {
+Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     base::Fd store{fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0)};
     base::Fd file = unnamed_file(folder_.get());
     if (!store || !file) {
@@ -615,7 +615,7 @@ Content Store::committed(const Upload &upload) {
         space_->give_back(name.own_bytes(gone));
         name.contents.erase(gone);
     }
-    return {sequence, 0, done.entry().note.length, done.entry().note.checksum};
+    return {sequence, done.entry().note.length, done.entry().note.checksum};
 }
 
 // The errors of one name or number, of the rights to it, and of this process's limits say nothing of storage.
@@ -678,7 +678,7 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
     if (!*mapping) {
         return failed("{}: content {} cannot be mapped: {}", name, entry->first, errno_text(errno));
     }
-    return Download{{entry->first, 0, note.length, note.checksum}, {mapping->bytes(), mapping}};
+    return Download{{entry->first, note.length, note.checksum}, {mapping->bytes(), mapping}};
 }
 
 }  // namespace cli

@@ -6,10 +6,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,8 +18,10 @@
 
 #include "base/fd.hpp"
 #include "base/mutex.hpp"
-#include "cli/contents.hpp"
+#include "cli/mapping.hpp"
 #include "cli/note.hpp"
+#include "cli/protocol.hpp"
+#include "cli/upload.hpp"
 
 namespace cli {
 
@@ -45,7 +48,14 @@ struct Space {
 [[nodiscard]] Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
                                        const std::function<bool()> &goes_on);
 
-class Store final : public Contents {
+// A content that a client pulls.
+struct Download {
+    Content content{};  // its sequence is 0 when there is none
+    Memory memory;      // of at least a byte
+};
+
+// One thread uses it, except for the uploads that it gives.
+class Store {
 public:
     // A content that has its name.
     struct Entry {
@@ -59,7 +69,9 @@ public:
     // no files without a name, or no attributes.
     [[nodiscard]] static Outcome<std::unique_ptr<Store>> open(const std::string &path,
                                                               const StoreOptions &options);
-    ~Store() override;
+    Store(const Store &) = delete;
+    Store &operator=(const Store &) = delete;
+    ~Store();
 
     // Starts to check the bytes of all contents, in a thread of its own. A fault that it finds is logged, and
     // the content is not served any more.
@@ -75,26 +87,38 @@ public:
     // Removes the folder if this open created it, for a server that refuses to start.
     void discard_created() const;
 
-    [[nodiscard]] std::string text() const override { return "store " + path_; }
-    [[nodiscard]] std::uint64_t capacity() const override;
-    [[nodiscard]] bool is_dax() const override { return is_dax_; }
-    [[nodiscard]] bool is_copied() const override { return is_copied_; }
-    [[nodiscard]] std::span<std::byte> sample() const override { return sample_.bytes(); }
-    [[nodiscard]] Outcome<std::span<std::byte>> measured() override;
+    // Returns its kind and its path, for people.
+    [[nodiscard]] std::string text() const { return "store " + path_; }
+    // Returns the size of the largest content.
+    [[nodiscard]] std::uint64_t capacity() const;
+    // Returns whether memory is that of persistent memory, whose stores are durable once their cache lines
+    // are written back.
+    [[nodiscard]] bool is_dax() const { return is_dax_; }
+    // Returns whether memory of clients is a copy.
+    [[nodiscard]] bool is_copied() const { return is_copied_; }
+    // Returns memory of a file of the store, in which nobody writes.
+    [[nodiscard]] std::span<std::byte> sample() const { return sample_.bytes(); }
+    // Returns memory of a file of the store, or a copy, in which clients may measure flushes.
+    [[nodiscard]] Outcome<std::span<std::byte>> measured();
 
-    void tell(Offer &offer) const override;
-    [[nodiscard]] std::string why_no_push() const override;
-    [[nodiscard]] bool is_exclusive() const override { return false; }
-    // A push whose file system is full is told so when it asks for room.
-    [[nodiscard]] bool is_without_room() const override { return false; }
-    [[nodiscard]] std::string what_stays(const std::string &name) const override;
+    // Fills in the contents' part of an answer about the status.
+    void tell(Offer &offer) const;
+    // Returns why no push is taken; empty when one is.
+    [[nodiscard]] std::string why_no_push() const;
+    // Returns the content that stays after a push without a commit, for a message.
+    [[nodiscard]] std::string what_stays(const std::string &name) const;
 
-    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name, Memory &memory) override;
-    Content committed(const Upload &upload) override;
-    // Each push has a file of its own, so only an error of the device itself concerns the next one.
-    [[nodiscard]] bool is_fatal(int error) const override;
-    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence) override;
-    [[nodiscard]] Outcome<std::string> list(const std::string &name) const override;
+    // The upload of another name may be committed meanwhile, and not one of the same name.
+    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name);
+    // Takes the commit of an upload into account, and returns what was committed.
+    Content committed(const Upload &upload);
+    // Returns whether storage has failed with this errno value in such a way that no push may follow. Each
+    // push has a file of its own, so only an error of the device itself concerns the next one.
+    [[nodiscard]] bool is_fatal(int error) const;
+    // A sequence of 0 means the newest content.
+    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
+    // Returns a list of the contents (cli/note); an empty name means all.
+    [[nodiscard]] Outcome<std::string> list(const std::string &name) const;
 
 private:
     struct Name {

@@ -10,7 +10,6 @@
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/note.hpp"
-#include "cli/pool_format.hpp"
 #include "cli/report.hpp"
 #include "cli/session.hpp"
 

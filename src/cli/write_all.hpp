@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/write_all: bytes into a file, where its page cache does not take them through a mapping.
+// cli/write_all: bytes into a file.
 #pragma once
 
 #include <unistd.h>

@@ -64,11 +64,10 @@ stop_end
 refused_with 7 "127.0.0.1:$port: no program listens there" "$rpma" check "127.0.0.1:$port"
 refused_with 7 'absent.invalid: unknown host' "$rpma" check absent.invalid:7204
 refused_with 2 'expected a port from 1 to 65535' "$rpma" check 127.0.0.1:0
-refused_with 2 'HOST:PORT, --store or --pool is required' "$rpma" check
-refused_with 2 'excludes' "$rpma" check 127.0.0.1:7204 --pool pool
-refused_with 2 'requires --pool' "$rpma" check 127.0.0.1:7204 --use-other-slot
+refused_with 2 'HOST:PORT or --store is required' "$rpma" check
+refused_with 2 'excludes' "$rpma" check 127.0.0.1:7204 --store store
 
-# A server of pools refuses clients of rsockets, and is asked as its own client asks.
+# A server of ours refuses clients of rsockets, and is asked as its own client asks.
 start_server store
 speaks '^speaks +rpma$' '^verdict +rpma serve, of version 4: rpma push and pull work$'
 [ ! -s server.err ] || die "the server warns of a check"

@@ -100,7 +100,7 @@ struct Client {
         return cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
     }
 
-    // A push into a store has no region yet.
+    // A push has no region yet.
     cli::Offer connect_at_all(const char *address, const char *port, cli::Mode mode,
                               std::string_view wanted = cli::default_name) {
         const bool has_name = mode == cli::Mode::Push || mode == cli::Mode::Pull;
@@ -116,12 +116,11 @@ struct Client {
         return *said;
     }
 
-    // The offer of a push has a region, for which the client asks when it has to.
+    // The offer of a push has a region, for which the client has asked.
     cli::Offer connect_well(const char *address, const char *port, cli::Mode mode,
                             std::string_view wanted = cli::default_name) {
         cli::Offer offer = connect_at_all(address, port, mode, wanted);
-        if (mode == cli::Mode::Push && offer.status == cli::Status::Ok &&
-            offer.memory_region == cli::RegionBytes{}) {
+        if (mode == cli::Mode::Push && offer.status == cli::Status::Ok) {
             if (!says_that_it_is_there({.ask = cli::Ask::Grow, .length = memory.size()})) {
                 die("no room");
             }
@@ -155,7 +154,7 @@ struct Client {
         return taken;
     }
 
-    // Writes the beginning of the memory into the slot, and asks.
+    // Writes the beginning of the memory into the server's, and asks.
     cli::Answer write_and_ask(std::size_t length, const cli::Request &request) {
         constexpr std::size_t asked = 2048;
         constexpr std::size_t answered = 3072;
@@ -364,7 +363,7 @@ int no_commit(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Done ? 0 : 1;
 }
 
-// Requests no range of the slot, or sends no request: the server ends the connection.
+// Requests no range of its room, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
     for (const cli::Request &request :
          {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},
@@ -554,8 +553,7 @@ int flood_baseline(const char *address, const char *port) {
     return 0;
 }
 
-// Writes into the slot that a push would write, as a client that measures flushes, and leaves without a
-// flush.
+// Writes as a client that measures flushes, and leaves without a flush.
 int measure_and_leave(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::MeasureDurable).memory_region);

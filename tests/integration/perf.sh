@@ -122,7 +122,7 @@ for op in write read flush send atomic; do
     wait $client || code=$?
     [ $code -eq 7 ] || die "$op: perf ended with $code (expected 7, unreachable)"
     [ "$(wc -l <stderr)" -eq 1 ] || die "$op: expected one line: $(cat stderr)"
-    refused "$address: refused: no server of a pool is there" "$rpma" perf "$address"
+    refused "$address: refused: no server of a store is there" "$rpma" perf "$address"
     start_server store
     pulled other
 done

@@ -4,8 +4,8 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
-head -c 7M /dev/zero >larger
-start_server store --keep 1 --max-bytes 6M
+head -c 17M /dev/zero >larger
+start_server store --keep 1 --max-bytes 16M
 
 # The command line.
 refused_with 2 'expected a command' "$rpma"
@@ -13,7 +13,8 @@ refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" launch
 refused_with 2 'psh: unknown command, did you mean push? (see rpma --help)' "$rpma" psh content
 refused_with 2 'puhs: unknown command, did you mean push? (see rpma --help)' "$rpma" puhs content
 refused_with 2 'FILE is required (see rpma push --help)' "$rpma" push
-refused_with 2 '--pool is required (see rpma serve --help)' "$rpma" serve
+refused_with 2 '--store is required (see rpma serve --help)' "$rpma" serve
+refused_with 2 '--pool: a pool file is not served any more: serve it with the rpma that made it (1.4.0 or earlier), pull its content, and push' "$rpma" serve --pool pool --size 1G
 refused_with 2 'expected a number from 0.1 to 3600 (see rpma push --help)' "$rpma" push content "$address" --timeout 0
 refused_with 2 'PROGRAM is required (see rpma run --help)' "$rpma" run
 refused_with 2 '--bogus: unknown option (see rpma run --help)' "$rpma" run --bogus true
@@ -51,8 +52,8 @@ refused 'absent: cannot open: No such file' "$rpma" push absent "$address"
 refused 'expected a regular file' "$rpma" push . "$address"
 mkfifo fifo
 refused 'fifo: expected a regular file' "$rpma" push fifo "$address"
-refused 'larger: has 7340032 bytes' "$rpma" push larger "$address"
-grep -q 'takes at most 6291456' stderr || die "expected the largest content"
+refused 'larger: has 17825792 bytes' "$rpma" push larger "$address"
+grep -q 'takes at most 16777216' stderr || die "expected the largest content"
 
 # pull
 refused 'No such file' "$rpma" pull "$address" absent/got
@@ -150,6 +151,6 @@ stop_server
 
 # No server listens any more.
 echo kept >got
-refused "$address: refused: no server of a pool is there" "$rpma" push content "$address"
-refused "$address: refused: no server of a pool is there" "$rpma" pull "$address" got
+refused "$address: refused: no server of a store is there" "$rpma" push content "$address"
+refused "$address: refused: no server of a store is there" "$rpma" pull "$address" got
 [ "$(cat got)" = kept ] || die "a failed pull touched the file"

@@ -33,4 +33,4 @@ push content
 status '^holds *1 name, 2097152 bytes'
 [ ! -s server.err ] || ! grep -q status server.err || die "the server complains: $(cat server.err)"
 stop_server
-refused_with 7 'no server of a pool is there' "$rpma" status "$address"
+refused_with 7 'no server of a store is there' "$rpma" status "$address"

@@ -66,12 +66,10 @@ grep -q '^sequence *1$' stdout || die "another sequence: $(cat stdout)"
 
 # A second server, a file, a name that is none.
 refused 'is already served by another process' "$rpma" serve --store store --listen "$address"
-refused 'a file is served with --pool' "$rpma" serve --store small --listen "$address"
+refused 'expected a folder' "$rpma" serve --store small --listen "$address"
 for name in .. .hidden a/b ''; do
     refused_with 2 'is no name' "$rpma" push small "$address/$name"
 done
-refused_with 2 'excludes' "$rpma" serve --store store --pool pool
-refused_with 2 '--store or --pool is required' "$rpma" serve
 # A link leads out of the store, and is not followed.
 ln -s "$work" store/link
 refused 'Not a directory' "$rpma" push small "$address/link"

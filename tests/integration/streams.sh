@@ -4,11 +4,11 @@
 . "$(dirname "$0")/server.bash"
 
 head -c 3M /dev/urandom >content
-start_server store --keep 1 --max-bytes 6M
+start_server store --keep 1 --max-bytes 7M
 (head -c 2M content && cat content content) >larger
-refused_with 6 'standard input: has more than 6291456 bytes' "$rpma" push - "$address" <larger
+refused_with 6 'standard input: has more than 7340032 bytes' "$rpma" push - "$address" <larger
 grep -q 'nothing was committed' stderr || die "expected no commit"
-refused_with 6 'larger: has 8388608 bytes (the server takes at most 6291456)' "$rpma" push larger "$address"
+refused_with 6 'larger: has 8388608 bytes (the server takes at most 7340032)' "$rpma" push larger "$address"
 
 # Streams may have any length for which there is room; the pipe is slower than the transfer.
 for size in 0 1 1048576 1048577 3145728; do

@@ -38,14 +38,12 @@ sectors=$(blockdev --getsz "$loop")
 # table [FIRST-LAST...]: these blocks of 4096 bytes fail from now on.
 table() {
     local first last at=0
-    printf '%s\n' "$@" | sort -n | while IFS=- read -r first last; do
+    while IFS=- read -r first last; do
         [ -n "$first" ] || continue
         [ $((first * 8)) -le $at ] || echo "$at $((first * 8 - at)) linear $loop $at"
         at=$(((${last:-$first} + 1) * 8))
         echo "$((first * 8)) $((at - first * 8)) error"
-        echo $at >at
-    done
-    [ $# -eq 0 ] || at=$(<at)
+    done < <(printf '%s\n' "$@" | sort -n)
     [ $at -ge "$sectors" ] || echo "$at $((sectors - at)) linear $loop $at"
 }
 fail_blocks() {
@@ -81,7 +79,7 @@ holds() {
     return 1
 }
 journal_blocks() { for page in $(seq 0 1023); do echo "bmap <8> $page"; done | debugfs -f - "$store_device" 2>/dev/null | grep -o '^[0-9]*'; }
-free_blocks() { dumpe2fs "$store_device" 2>/dev/null | sed -n 's/^ *Free blocks: *//p' | tr -d ' ' | tr ',' '\n' | grep .; }
+free_blocks() { dumpe2fs "$store_device" 2>/dev/null | sed -n 's/^  Free blocks: *//p' | tr -d ' ' | tr ',' '\n' | grep .; }
 
 serve server store/contents 7204 && server=$started || die "no server"
 head -c 700000 /dev/urandom >old

@@ -103,12 +103,12 @@ void offer_survives(void **) {
 void status_has_texts(void **) {
     cli::Offer offer = some_offer();
     offer.pusher = "192.0.2.1";
-    offer.reason = "the pool was deleted";
+    offer.reason = "the store was deleted";
     offer.names = 3;
     const auto bytes = cli::encode_offer(offer);
     const auto decoded = cli::decode_offer(bytes).value();
     assert_string_equal(decoded.pusher.c_str(), "192.0.2.1");
-    assert_string_equal(decoded.reason.c_str(), "the pool was deleted");
+    assert_string_equal(decoded.reason.c_str(), "the store was deleted");
     assert_int_equal(decoded.names, 3);
     const std::string longest(72, 'x');
     offer.reason = longest + "y";

@@ -27,7 +27,7 @@ void a_file_has_no_name_until_publish(void **) {
     auto file = StagedFile::create(path, 0640);
     assert_true(file.has_value());
     assert_int_equal(folder::count(), 0);
-    assert_true(file->publish(StagedFile::Existing::Keep).value());
+    assert_true(file->publish().has_value());
     assert_int_equal(folder::count(), 1);
     struct stat status{};
     assert_int_equal(stat(path.c_str(), &status), 0);
@@ -42,7 +42,7 @@ void a_new_name_appears_at_publish(void **) {
         assert_true(file.has_value());
         assert_int_equal(write(file->fd(), "new", 3), 3);
         assert_false(std::filesystem::exists(path));
-        assert_true(file->publish(StagedFile::Existing::Keep).value());
+        assert_true(file->publish().has_value());
         assert_string_equal(folder::read(path).c_str(), "new");
     }
     assert_int_equal(folder::count(), 1);
@@ -59,17 +59,14 @@ void an_abandoned_file_leaves_nothing(void **) {
     assert_int_equal(folder::count(), 1);
 }
 
-void an_existing_file_is_kept_or_replaced(void **) {
+void an_existing_file_is_replaced(void **) {
     const auto path = folder::path / "file";
     for (const auto until : both) {
         folder::write(path, "old");
-        for (const auto existing : {StagedFile::Existing::Keep, StagedFile::Existing::Replace}) {
-            auto file = StagedFile::create(path, 0640, until);
-            assert_int_equal(write(file->fd(), "new", 3), 3);
-            assert_int_equal(file->publish(existing).value(), existing == StagedFile::Existing::Replace);
-            assert_string_equal(folder::read(path).c_str(),
-                                existing == StagedFile::Existing::Replace ? "new" : "old");
-        }
+        auto file = StagedFile::create(path, 0640, until);
+        assert_int_equal(write(file->fd(), "new", 3), 3);
+        assert_true(file->publish().has_value());
+        assert_string_equal(folder::read(path).c_str(), "new");
     }
     assert_int_equal(folder::count(), 1);
 }
@@ -80,7 +77,7 @@ void a_symbolic_link_is_followed(void **) {
     std::filesystem::create_symlink("file", folder::path / "link");
     auto file = StagedFile::create(folder::path / "link", 0640);
     assert_int_equal(write(file->fd(), "new", 3), 3);
-    assert_true(file->publish(StagedFile::Existing::Replace).value());
+    assert_true(file->publish().has_value());
     assert_string_equal(folder::read(path).c_str(), "new");
     assert_true(std::filesystem::is_symlink(folder::path / "link"));
 }
@@ -91,7 +88,7 @@ void bad_paths_are_refused(void **) {
     assert_fails(StagedFile::create("", 0640), "name of a file");
     auto file = StagedFile::create(folder::path / "file", 0640);
     std::filesystem::create_directory(folder::path / "file");
-    assert_fails(file->publish(StagedFile::Existing::Replace), "cannot create");
+    assert_fails(file->publish(), "cannot create");
 }
 
 }  // namespace
@@ -100,7 +97,7 @@ int main() {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder::make, folder::remove)
     const CMUnitTest tests[] = {
         IN_FOLDER(a_file_has_no_name_until_publish), IN_FOLDER(a_new_name_appears_at_publish),
-        IN_FOLDER(an_abandoned_file_leaves_nothing), IN_FOLDER(an_existing_file_is_kept_or_replaced),
+        IN_FOLDER(an_abandoned_file_leaves_nothing), IN_FOLDER(an_existing_file_is_replaced),
         IN_FOLDER(a_symbolic_link_is_followed),      IN_FOLDER(bad_paths_are_refused),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

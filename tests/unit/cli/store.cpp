@@ -30,7 +30,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 // Pushes as the server does, in pieces of which each needs more room. Returns the sequence.
 std::uint64_t push(cli::Store &store, const std::string &name, std::string_view text) {
     cli::Memory memory;
-    const auto upload = store.upload(name, memory);
+    const auto upload = store.upload(name);
     assert_true(upload.has_value());
     const auto bytes = bytes_of(text);
     std::size_t done = 0;
@@ -56,6 +56,16 @@ void assert_has(cli::Store &store, const std::string &name, std::uint64_t sequen
 
 const std::string first(10'000, 'a');
 const std::string second(20'000, 'b');
+
+void checksum_is_crc32c(void **) {
+    const auto bytes = bytes_of("123456789");
+    assert_int_equal(cli::crc32c(bytes), 0xe3069283);
+    assert_int_equal(cli::crc32c({}), 0);
+    cli::Crc32c in_pieces;
+    in_pieces.update(bytes.first(4));
+    in_pieces.update(bytes.subspan(4));
+    assert_int_equal(in_pieces.value(), 0xe3069283);
+}
 
 void what_is_committed_is_found_again(void **) {
     for (const bool copies : {false, true}) {
@@ -114,7 +124,8 @@ void only_a_created_store_is_discarded(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {IN_FOLDER(what_is_committed_is_found_again),
+    const CMUnitTest tests[] = {cmocka_unit_test(checksum_is_crc32c),
+                                IN_FOLDER(what_is_committed_is_found_again),
                                 IN_FOLDER(a_content_that_goes_stays_for_its_reader),
                                 IN_FOLDER(one_opens_a_store), IN_FOLDER(only_a_created_store_is_discarded)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);

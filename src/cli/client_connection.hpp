@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool_connection: a client's connection to a server, from the request to the end.
+// cli/client_connection: a client's connection to a server, from the request to the end.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ void end_waits_on_signals();
 
 // One thread uses it. Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see
 // end_waits_on_signals). The device, and a given completion queue, outlive it.
-class PoolConnection {
+class ClientConnection {
 public:
     using Clock = std::chrono::steady_clock;
     using Milliseconds = std::chrono::milliseconds;
@@ -28,7 +28,7 @@ public:
         rpma_cq *completions = nullptr;  // nullptr: one of its own, for both
     };
 
-    PoolConnection(const Address &address, double timeout_seconds)
+    ClientConnection(const Address &address, double timeout_seconds)
         : address_{address},
           name_{address.text()},
           timeout_{std::chrono::ceil<Milliseconds>(std::chrono::duration<double>{timeout_seconds})} {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/pool_connection: connects, gets the server's offer, and waits with time-outs.
-#include "cli/pool_connection.hpp"
+// cli/client_connection: connects, gets the server's offer, and waits with time-outs.
+#include "cli/client_connection.hpp"
 
 #include <poll.h>
 
@@ -46,7 +46,7 @@ bool interrupted() {
     return was_interrupted.load(std::memory_order_relaxed);
 }
 
-Outcome<Offer> PoolConnection::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+Outcome<Offer> ClientConnection::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     Offer offer = TRY(receive_offer());
     const bool has_memory = hello.mode != Mode::Status;
@@ -64,7 +64,7 @@ Outcome<Offer> PoolConnection::connect(const DevicePeer &device, const Hello &he
     return offer;
 }
 
-Outcome<> PoolConnection::request(const DevicePeer &device, const Hello &hello, const Queues &queues) {
+Outcome<> ClientConnection::request(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     rpma_conn_cfg *configuration = nullptr;
     TRY(checked(rpma_conn_cfg_new(&configuration), "connection configuration"));
     const ConnectionConfiguration owner{configuration};
@@ -85,7 +85,7 @@ Outcome<> PoolConnection::request(const DevicePeer &device, const Hello &hello, 
     return {};
 }
 
-Outcome<rpma_conn_event> PoolConnection::next_event(Milliseconds timeout) {
+Outcome<rpma_conn_event> ClientConnection::next_event(Milliseconds timeout) {
     int fd = -1;
     (void)rpma_conn_get_event_fd(connection_.get(), &fd);
     TRY(wait_readable(fd, Clock::now() + timeout));
@@ -94,14 +94,14 @@ Outcome<rpma_conn_event> PoolConnection::next_event(Milliseconds timeout) {
     return event;
 }
 
-Outcome<Offer> PoolConnection::receive_offer() {
+Outcome<Offer> ClientConnection::receive_offer() {
     const rpma_conn_event event = TRY(next_event(timeout_));
     if (event == RPMA_CONN_REJECTED) {
         const std::string reason = logged_reason();
         if (reason.empty()) {
             return failed(
                 Exit::Unreachable,
-                "{}: refused: no server of a pool is there (rpma serve), or the server's own output "
+                "{}: refused: no server of a store is there (rpma serve), or the server's own output "
                 "says why",
                 name_);
         }
@@ -114,7 +114,7 @@ Outcome<Offer> PoolConnection::receive_offer() {
         }
         const bool nobody = reason.ends_with(errno_text(ECONNREFUSED));
         return failed(Exit::Unreachable, "{}: refused{}{}", name_,
-                      nobody ? ": no server of a pool is there (rpma serve)" : "", reason);
+                      nobody ? ": no server of a store is there (rpma serve)" : "", reason);
     }
     if (event != RPMA_CONN_ESTABLISHED) {
         return failed(Exit::Unreachable, "{}: cannot connect: {}{}", name_, rpma_utils_conn_event_2str(event),
@@ -129,7 +129,7 @@ Outcome<Offer> PoolConnection::receive_offer() {
     return offer;
 }
 
-Outcome<> PoolConnection::take(const RegionBytes &region) {
+Outcome<> ClientConnection::take(const RegionBytes &region) {
     rpma_mr_remote *remote = nullptr;
     TRY(checked(rpma_mr_remote_from_descriptor(region.data(), region.size(), &remote),
                 "{}: its memory region's descriptor", name_));
@@ -137,7 +137,7 @@ Outcome<> PoolConnection::take(const RegionBytes &region) {
     return {};
 }
 
-Outcome<> PoolConnection::take(const Offer &offer) {
+Outcome<> ClientConnection::take(const Offer &offer) {
     if (offer.memory_region != RegionBytes{}) {
         TRY(take(offer.memory_region));
     }
@@ -149,7 +149,7 @@ Outcome<> PoolConnection::take(const Offer &offer) {
                    "{}: its peer configuration", name_);
 }
 
-Outcome<> PoolConnection::wait_readable(int fd, Clock::time_point deadline) const {
+Outcome<> ClientConnection::wait_readable(int fd, Clock::time_point deadline) const {
     while (!interrupted()) {
         const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
         if (left <= 0) {
@@ -168,7 +168,7 @@ Outcome<> PoolConnection::wait_readable(int fd, Clock::time_point deadline) cons
     return failed("{}: interrupted", name_);
 }
 
-std::unexpected<Failure> PoolConnection::ended(ibv_wc_status status) const {
+std::unexpected<Failure> ClientConnection::ended(ibv_wc_status status) const {
     const std::string reason = logged_reason();
     if (reason.empty() && status == IBV_WC_WR_FLUSH_ERR) {
         return failed(Exit::Unreachable, "{}: the server closed the connection", name_);
@@ -177,7 +177,7 @@ std::unexpected<Failure> PoolConnection::ended(ibv_wc_status status) const {
                   reason.empty() ? fmt::format(" ({})", ibv_wc_status_str(status)) : reason);
 }
 
-void PoolConnection::close() {
+void ClientConnection::close() {
     if (rpma_conn_disconnect(connection_.get()) == 0) {
         (void)next_event(std::min(timeout_, close_timeout));
     }

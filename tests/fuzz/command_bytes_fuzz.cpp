@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This target decodes the bytes that the rpma command takes from peers and files: the client's hello and
-// requests, the server's offer, answers and list, a pool's superblock and its control bytes, the note of a
-// content in a store. The first byte chooses the kind. Accepted values are within their bounds.
+// requests, the server's offer, answers and list, the note of a content in a store, and the names of files
+// there. The first byte chooses the kind. Accepted values are within their bounds.
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <string>
 
 #include "choices.hpp"
 #include "cli/note.hpp"
-#include "cli/pool_format.hpp"
 #include "cli/protocol.hpp"
 
 namespace {
@@ -55,41 +55,6 @@ void check_answer(std::span<const std::byte> input) {
     }
 }
 
-void check_superblock(std::span<const std::byte> input) {
-    const auto layout = cli::decode_superblock(input);
-    if (layout) {
-        require(layout->capacity != 0 && layout->capacity <= cli::largest_capacity,
-                "a capacity within bounds");
-        require(layout->file_size() > 2 * layout->capacity, "a file that holds two contents");
-    }
-}
-
-// Checks an input that is the commit word and then the header of either slot.
-void check_control(std::span<const std::byte> input) {
-    constexpr cli::Layout layout{.capacity = 100'000};
-    static std::array<std::byte, cli::Layout::control_size> control;
-    control.fill(std::byte{});
-    fuzz::Choices choices{input};
-    for (const std::uint64_t at :
-         {cli::Layout::commit_word, cli::Layout::header(0), cli::Layout::header(1)}) {
-        const std::size_t size =
-            at == cli::Layout::commit_word ? sizeof(cli::CommitWord) : sizeof(cli::SlotHeader);
-        std::ranges::copy(choices.bytes(size), control.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    const auto content = cli::committed_content(control, layout);
-    if (content && *content) {
-        const cli::Content &committed = **content;
-        require(committed.length <= layout.capacity && committed.slot < 2, "a content within bounds");
-        const auto header = committed.header();
-        require(std::memcmp(header.data(), control.data() + cli::Layout::header(committed.slot),
-                            header.size()) == 0,
-                "an accepted header encodes to itself");
-        const auto next = cli::next_content(*content);
-        require(next.slot != committed.slot && next.sequence == committed.sequence + 1,
-                "the next content goes into the other slot");
-    }
-}
-
 void check_note(std::span<const std::byte> input) {
     const auto note = cli::decode_note({reinterpret_cast<const char *>(input.data()), input.size()});
     if (note) {
@@ -107,6 +72,15 @@ void check_list(std::span<const std::byte> input) {
     }
 }
 
+// A file's name is that of a content, or of none.
+void check_name(std::span<const std::byte> input) {
+    const std::string_view name{reinterpret_cast<const char *>(input.data()), input.size()};
+    const std::uint64_t sequence = cli::sequence_of(name);
+    require(sequence == 0 || std::to_string(sequence) == name, "a number has one name");
+    require(!cli::is_name(name) || (name.front() != '.' && name.find('/') == std::string_view::npos),
+            "a name stays in its folder");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
@@ -114,8 +88,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     if (input.empty()) {
         return 0;
     }
-    constexpr std::array checks{check_hello,   check_offer,  check_superblock, check_control,
-                                check_request, check_answer, check_note,       check_list};
+    constexpr std::array checks{check_hello, check_offer, check_request, check_answer,
+                                check_note,  check_list,  check_name};
     checks[data[0] % checks.size()](input.subspan(1));
     return 0;
 }
