@@ -24,6 +24,7 @@
 #include "cli/log.hpp"
 #include "cli/peer.hpp"
 #include "cli/report.hpp"
+#include "cli/roce_devices.hpp"
 
 namespace cli {
 
@@ -222,7 +223,11 @@ Outcome<> list_devices(bool json) {
 }  // namespace
 
 void add_devices(CLI::App &app, Command &chosen) {
-    auto json = std::make_shared<bool>(false);
+    struct Options {
+        bool json = false;
+        bool roce = false;
+    };
+    auto options = std::make_shared<Options>();
     CLI::App *command = app.add_subcommand("devices", "List RDMA devices, with their addresses and limits");
     command->footer(
         "QP, WR, SGE, CQE, MR are the largest numbers of queue pairs, work requests, scatter/gather entries, "
@@ -230,8 +235,14 @@ void add_devices(CLI::App &app, Command &chosen) {
         "queue entries and memory regions; READS is the number of reads and atomics under way at once. TLS "
         "says what "
         "RPMA_TLS asks for; devices of the kernel have no TLS, and are not used then.\n");
-    command->add_flag("--json", *json, "Print JSON");
-    command->callback([json, &chosen] { chosen = [json] { return list_devices(*json); }; });
+    command->add_flag("--json", options->json, "Print JSON");
+    command->add_flag("--roce", options->roce,
+                      "List what a program under `rpma run --roce` sees: the devices, and the GIDs of each");
+    command->callback([options, &chosen] {
+        chosen = [options] {
+            return options->roce ? list_roce_devices(options->json) : list_devices(options->json);
+        };
+    });
 }
 
 }  // namespace cli
