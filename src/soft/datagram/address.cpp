@@ -21,23 +21,15 @@ constexpr std::uint8_t unicast_hops = 64;
 base::Result<AddressHandle *> AddressHandle::create(ibv_pd &pd, const ibv_ah_attr &attributes) {
     const auto &device = *static_cast<const Device *>(pd.context->device);
     const auto gids = udp::gids_of(device);
-    // The LID 0 is this device's own.
-    const bool is_own = attributes.is_global == 0 && attributes.dlid == 0;
-    const std::uint8_t source = is_own ? std::uint8_t{0} : attributes.grh.sgid_index;
-    if ((attributes.is_global == 0 && !is_own) || attributes.port_num != 1 || source >= gids.size()) {
+    const ibv_gid &destination = attributes.grh.dgid;
+    const std::uint8_t source = attributes.grh.sgid_index;
+    if (attributes.is_global == 0 || attributes.port_num != 1 || source >= gids.size() ||
+        udp::is_unspecified(destination) || udp::is_ipv4(destination) != udp::is_ipv4(gids[source])) {
         BASE_LOG(Error,
-                 "no address handle: expected port 1, a GID as destination (global) or LID 0, and as source "
-                 "one out of the %zu GIDs of %s; port is %d, global %d, LID %d, source %d",
-                 gids.size(), device.name, attributes.port_num, attributes.is_global, attributes.dlid,
-                 source);
-        return base::failure(EINVAL);
-    }
-    const ibv_gid &destination = is_own ? gids[0] : attributes.grh.dgid;
-    if (udp::is_unspecified(destination) || udp::is_ipv4(destination) != udp::is_ipv4(gids[source])) {
-        BASE_LOG(Error,
-                 "no address handle: expected a destination of the same IP version as the source, GID %d of "
-                 "%s",
-                 source, device.name);
+                 "no address handle: expected port 1, a GID as destination (global), and as source one of "
+                 "the same IP version out of the %zu of %s; port is %d, global %d, source %d",
+                 gids.size(), device.name, attributes.port_num, attributes.is_global,
+                 attributes.grh.sgid_index);
         return base::failure(EINVAL);
     }
     auto *const made = new AddressHandle{};

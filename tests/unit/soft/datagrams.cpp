@@ -89,19 +89,6 @@ void a_message_and_its_answer(Ends &ends) {
     exchange(a, b);
 }
 
-// Old programs give the LID of the peer alone, which is this device's own.
-void an_address_without_a_gid(Ends &ends) {
-    auto &[a, b] = ends;
-    b.post_receive(1);
-    ibv_ah_attr own{};
-    own.port_num = 1;
-    ibv_ah *const handle = softrdma_ibv_create_ah(a.pd, &own);
-    assert_non_null(handle);
-    a.send("ping", handle, b.qp->qp_num);
-    assert_int_equal(softrdma_ibv_destroy_ah(handle), 0);
-    assert_string_equal(b.next_message().text.c_str(), "ping");
-}
-
 void over_ipv6(void **) {
     const auto a = std::make_unique<DatagramEnd>(IBV_QPS_RTS, true);
     const auto b = std::make_unique<DatagramEnd>(IBV_QPS_RTS, true);
@@ -430,10 +417,7 @@ void address_handles_that_are_none(Ends &ends) {
         assert_null(softrdma_ibv_create_ah(a.pd, &attributes));
         assert_int_equal(errno, EINVAL);
     };
-    refused([](ibv_ah_attr &one) {
-        one.is_global = 0;
-        one.dlid = 1;
-    });
+    refused([](ibv_ah_attr &one) { one.is_global = 0; });
     refused([](ibv_ah_attr &one) { one.port_num = 2; });
     refused([](ibv_ah_attr &one) { one.grh.sgid_index = 200; });
     refused([](ibv_ah_attr &one) { one.grh.dgid = gid_of("0.0.0.0"); });
@@ -695,7 +679,6 @@ ssize_t sendmsg(int fd, const msghdr *message, int flags) {
 int main() {
     const CMUnitTest tests[] = {
         fixture_test(a_message_and_its_answer),
-        fixture_test(an_address_without_a_gid),
         cmocka_unit_test(over_ipv6),
         fixture_test(a_queue_pair_sends_to_itself),
         fixture_test(the_number_has_the_port),
