@@ -10,6 +10,11 @@ pkg_check_modules(ssl REQUIRED IMPORTED_TARGET libssl>=3.0 libcrypto>=3.0)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(prometheus-cpp QUIET COMPONENTS pull)
+if(NOT prometheus-cpp_FOUND)
+    message(FATAL_ERROR "prometheus-cpp is missing, which rpma serve --metrics needs: install Debian's package "
+                        "prometheus-cpp-dev (utils/install-dependencies.sh installs everything)")
+endif()
 # The manual needs these, and is left out without them.
 find_program(RPMA_PANDOC pandoc)
 find_package(Python3 COMPONENTS Interpreter)

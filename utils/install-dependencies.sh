@@ -9,10 +9,10 @@ set -eu
 
 declare -A packages_of=(
     [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libssl-dev
-             libfmt-dev libcli11-dev nlohmann-json3-dev'
+             libfmt-dev libcli11-dev nlohmann-json3-dev prometheus-cpp-dev'
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file'
-    [test]='libcmocka-dev iproute2 procps python3 protobuf-c-compiler libprotobuf-c-dev'
+    [test]='libcmocka-dev iproute2 procps python3 prometheus protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
               python3-pyverbs qemu-system-x86 curl haproxy iperf3 libmemcached-tools libpython3.11-testsuite memcached
               nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools sockperf wrk'
@@ -29,13 +29,13 @@ say() { printf 'install-dependencies: %s\n' "$*"; }
 
 # On a system other than Debian 12 the package names may differ, so this checks the tools and libraries of the build.
 check_tools() {
-    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt)
+    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt prometheus-cpp-pull)
     local group tool library
     for group in "$@"; do
         case $group in
             manual) tools+=(pandoc python3 man) ;;
             package) tools+=(dpkg-deb dpkg-shlibdeps file) ;;
-            test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3) ;;
+            test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3 promtool) ;;
             format) tools+=(clang-format-19) ;;
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck python3) ;;
             clang) tools+=(clang-19 clang++-19 llvm-symbolizer-19) ;;
@@ -79,7 +79,7 @@ as_root() {
 # this name prevents that (invoke-rc.d(8)), and so does disabling them.
 refuses_services=/usr/sbin/policy-rc.d
 declare -A service_of=([haproxy]=haproxy [memcached]=memcached [nginx-light]=nginx [openssh-server]=ssh
-                       [postgresql-15]=postgresql [redis-server]=redis-server)
+                       [postgresql-15]=postgresql [redis-server]=redis-server [prometheus]=prometheus)
 
 without_services() { # without_services COMMAND PACKAGE...
     local package status=0 ours=''

@@ -52,5 +52,9 @@ struct Where {
 // Returns a peer's text up to the first of the characters that end it. Every other character that is not
 // printable becomes a question mark, because the text goes to a terminal.
 [[nodiscard]] std::string printable(std::span<const std::byte> text, std::string_view ends);
+// Returns a whole text of a peer in this way.
+[[nodiscard]] inline std::string shown(std::string_view text) {
+    return printable(std::as_bytes(std::span{text}), {});
+}
 
 }  // namespace cli

@@ -49,15 +49,11 @@ bool interrupted() {
 Outcome<Offer> ClientConnection::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     Offer offer = TRY(receive_offer());
-    const bool has_memory = hello.mode != Mode::Status;
-    if (offer.status == Status::Ok && has_memory) {
+    if (offer.status == Status::Ok) {
         TRY(take(offer));
         return offer;
     }
     close();
-    if (offer.status == Status::Ok) {
-        return offer;
-    }
     if (offer.status != Status::Busy) {
         return failed(Exit::Refused, "{}: refused: {}", name_, offer.reason);
     }
@@ -170,6 +166,14 @@ Outcome<> ClientConnection::wait_readable(int fd, Clock::time_point deadline) co
 
 std::unexpected<Failure> ClientConnection::ended(ibv_wc_status status) const {
     const std::string reason = logged_reason();
+    // The server's device ends a connection in this way when memory of the server's file cannot be had.
+    if (status == IBV_WC_REM_OP_ERR) {
+        return failed(
+            Exit::Refused,
+            "{}: the server could not write or read the bytes: its file system is full or read-only, "
+            "its storage failed, or a file was cut off; its log says which",
+            name_);
+    }
     if (reason.empty() && status == IBV_WC_WR_FLUSH_ERR) {
         return failed(Exit::Unreachable, "{}: the server closed the connection", name_);
     }

@@ -11,9 +11,6 @@ namespace cli {
 
 namespace {
 
-// A list of a million contents has fewer bytes.
-constexpr std::uint64_t longest_list = std::uint64_t{1} << 30;
-
 struct RollbackOptions : TransferOptions {
     std::uint64_t sequence = 0;  // 0 is the content before the newest
 };
@@ -22,31 +19,13 @@ Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOpti
     const auto session = TRY(
         Session::open(where.address, {.version = protocol_version, .mode = Mode::List, .name = where.name},
                       options.timeout_seconds));
-    const Offer &offer = session->offer();
-    if (offer.length > longest_list) {
-        return failed("{}: sent a list of {} bytes (expected at most {})", options.address, offer.length,
-                      longest_list);
-    }
-    std::string text;
-    text.reserve(offer.length);
-    const auto add = [&text](std::span<const std::byte> bytes, std::uint64_t) -> Outcome<> {
-        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-        return {};
-    };
-    if (TRY(session->read_all(offer.length, add)) != offer.checksum) {
-        return failed("{}: the list has a wrong checksum", options.address);
-    }
+    const std::string text = TRY(session->look());
     session->close();
     auto list = decode_list(text);
     if (!list) {
         return failed("{}: {}", options.address, list.error().text);
     }
     return list;
-}
-
-// A server's text goes to a terminal.
-std::string shown(const std::string &text) {
-    return printable(std::as_bytes(std::span{text}), {});
 }
 
 Outcome<> list(const TransferOptions &options) {

@@ -241,6 +241,9 @@ Exit run(const Words &words, bool json) {
 int main(int argc, char **argv) {
     // A reader that closes our output must not end a server.
     std::signal(SIGPIPE, SIG_IGN);
+    // A file that may not grow so large is a failure of one transfer (EFBIG), and must not end a server
+    // either.
+    std::signal(SIGXFSZ, SIG_IGN);
     const Words words{argv + std::min(argc, 1), argv + argc};
     const bool json = wants_json(words);
     Exit exit = Exit::Failed;

@@ -15,8 +15,6 @@ namespace {
 constexpr std::uint32_t message_magic = 0x4c4f4f50;  // "POOL"
 // In every version both messages begin with magic, version, and mode or status.
 constexpr std::size_t common_size = 8;
-constexpr std::size_t pusher_size = 48;
-constexpr std::size_t why_size = 72;
 
 // Text in a message ends with the message or with a zero.
 std::string text_of(std::span<const std::byte> bytes) {
@@ -101,12 +99,6 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.sequence);
     writer.little(offer.length);
     writer.little(offer.checksum);
-    writer.little(offer.clients);
-    writer.little(offer.storage_error);
-    writer.little(offer.pushing_seconds);
-    write_text(writer, offer.pusher, pusher_size);
-    write_text(writer, offer.reason, why_size);
-    writer.little(offer.names);
     return bytes;
 }
 
@@ -127,6 +119,7 @@ AnswerBytes encode_answer(const Answer &answer) {
     writer.little(static_cast<std::uint32_t>(answer.verdict));
     writer.little(static_cast<std::uint32_t>(answer.error));
     writer.little(answer.sequence);
+    writer.little(answer.checksum);
     writer.bytes(answer.memory_region);
     return bytes;
 }
@@ -192,12 +185,6 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.sequence = reader.little<std::uint64_t>();
     offer.length = reader.little<std::uint64_t>();
     offer.checksum = reader.little<std::uint32_t>();
-    offer.clients = reader.little<std::uint32_t>();
-    offer.storage_error = reader.little<std::uint32_t>();
-    offer.pushing_seconds = reader.little<std::uint32_t>();
-    offer.pusher = text_of(reader.bytes(pusher_size));
-    offer.reason = text_of(reader.bytes(why_size));
-    offer.names = reader.little<std::uint32_t>();
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
@@ -212,7 +199,7 @@ Outcome<Request> decode_request(std::span<const std::byte> bytes) {
     const auto offset = reader.little<std::uint64_t>();
     const auto length = reader.little<std::uint64_t>();
     if (bytes.size() != sizeof(RequestBytes) || ask < static_cast<std::uint32_t>(Ask::Store) ||
-        ask > static_cast<std::uint32_t>(Ask::Rollback)) {
+        ask > static_cast<std::uint32_t>(Ask::Look)) {
         return failed("sent a message of {} bytes that asks for {} (expected {} bytes: to store, to commit)",
                       bytes.size(), ask, sizeof(RequestBytes));
     }
@@ -225,7 +212,8 @@ Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
     const auto verdict = reader.little<std::uint32_t>();
     const auto error = reader.little<std::uint32_t>();
     const auto sequence = reader.little<std::uint64_t>();
-    Answer answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence};
+    Answer answer{static_cast<Verdict>(verdict), static_cast<int>(error), sequence,
+                  reader.little<std::uint32_t>()};
     std::ranges::copy(reader.bytes(answer.memory_region.size()), answer.memory_region.begin());
     constexpr std::uint32_t largest_error = 4095;  // the kernel's limit
     if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||

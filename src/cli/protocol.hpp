@@ -19,8 +19,8 @@ enum class Mode : std::uint8_t {
     Pull = 2,
     Measure = 3,         // in volatile memory of the server
     MeasureDurable = 4,  // in a file of the server
-    Status = 5,          // only the offer
-    List = 6,            // as Pull, of a text about the contents, which the server makes for this client
+    Status = 5,          // only a look (Ask::Look): at the server
+    List = 6,            // and at the contents
 };
 
 enum class Status : std::uint8_t {
@@ -82,15 +82,12 @@ struct Hello {
 //    0        4         6        7            8          16             17                38
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
-//    | TCP port | sequence | length | checksum | for Mode::Status, or zeros |
-//    60        64              68                72       120           192     196
-//    | clients | storage errno | pushing seconds | pusher | why no push | names |
+//    | TCP port | sequence | length | checksum | reserved                   |
 // Peer config and memory region are librpma's descriptors. The region is the content of a pull; it is zeros
 // for a push, which asks for room. For a pull, sequence, length and checksum are those of the content, 0 when
-// nothing was pushed yet; for a push, the sequence is that of its commit; the status has the bytes of all
-// contents as the length. The capacity is the size of the largest content. The port is that of the
-// baseline for a client that measures. The texts end with a zero or their field; the last is empty while the
-// server takes pushes. Unless the status is Ok, a text for people follows at 8.
+// nothing was pushed yet; for a push, the sequence is that of its commit. The capacity is the size of the
+// largest content. The port is that of the baseline for a client that measures. Unless the status is Ok, a
+// text for people follows at 8.
 using OfferBytes = std::array<std::byte, 196>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
@@ -107,15 +104,9 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
-    // The next members are for Mode::Status.
-    std::uint32_t clients = 0;
-    std::uint32_t storage_error = 0;  // errno of storage's failure, 0 without one
-    std::uint32_t pushing_seconds = 0;
-    std::uint32_t names = 0;
-    // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where an offer is made without
-    std::string pusher{};  // its host; empty without a push
-    std::string reason{};  // why the status is not Ok; for Mode::Status, why the server takes no push
-    // NOLINTEND(readability-redundant-member-init)
+    // Why the status is not Ok.
+    std::string
+        reason{};  // NOLINT(readability-redundant-member-init): g++ wants one where an offer is made without
 };
 
 // The requests that a client sends. The server answers each, in order; most_requests may be open at once.
@@ -125,6 +116,9 @@ enum class Ask : std::uint8_t {
     Alive = 3,     // no request: the transfer is still active
     Grow = 4,      // make room for a content of this length; the answer has a region of all of it
     Rollback = 5,  // commit the content whose sequence is the offset again
+    // Make a text about the server or its contents (cli/health, cli/note), once on a connection. The answer
+    // has a region of it.
+    Look = 6,
 };
 
 //    0     4          8        16       24      88
@@ -160,16 +154,18 @@ enum class Ending : std::uint8_t {
     NotServed = 4,  // it asked for something that the server does not do
 };
 
-//    0         4       8          16              37         40
-//    | verdict | errno | sequence | memory region | reserved |
-// Errno is Linux's, or an Ending. The sequence is a commit's; of NoRoom, it is how many bytes there is room
-// for. The region is that of a Grow.
-using AnswerBytes = std::array<std::byte, 40>;
+//    0         4       8          16         20              41         44
+//    | verdict | errno | sequence | checksum | memory region | reserved |
+// Errno is Linux's, or an Ending. The sequence is a commit's; of NoRoom without an errno, it is how many
+// bytes there is room for; of a Look, the length of the text, which has this checksum. The region is that of
+// a Grow or a Look.
+using AnswerBytes = std::array<std::byte, 44>;
 
 struct Answer {
     Verdict verdict = Verdict::Done;
     int error = 0;  // of Verdict::Ended: the Ending
     std::uint64_t sequence = 0;
+    std::uint32_t checksum = 0;
     RegionBytes memory_region{};
 };
 

@@ -122,7 +122,8 @@ Outcome<> run(const Options &options) {
                        .c_str(),
                    stderr);
     }
-    std::signal(SIGPIPE, SIG_DFL);  // main() ignores it
+    std::signal(SIGPIPE, SIG_DFL);  // main() ignores it and the next
+    std::signal(SIGXFSZ, SIG_DFL);
     execvp(arguments[0], arguments.data());
     return failed(errno == ENOENT ? Exit::NotFound : Exit::NotExecutable, "cannot run {}: {}", words[0],
                   errno_text(errno));  // the exit code of a shell

@@ -36,6 +36,8 @@ struct ServeOptions {
     std::string store;
     std::uint64_t keep = 3;
     std::string max_bytes;
+    std::string metrics;  // where they are served; empty without
+    std::uint64_t max_names = StoreOptions{}.max_names;
     std::vector<std::string> listen{"127.0.0.1:7204"};
     std::vector<std::string> allow;
     std::uint32_t push_lease = 30;  // seconds
@@ -108,6 +110,9 @@ void print_start(const ServeOptions &options, const std::vector<Place> &places, 
                             durable ? "" : ": pushed content may be lost"));
     summary.add_json("durable", durable);
     summary.add("device", devices);
+    if (!options.metrics.empty()) {
+        summary.add("metrics", fmt::format("http://{}/metrics", options.metrics));
+    }
     summary.add("listening", listening);
     summary.print(options.json);
 }
@@ -135,6 +140,9 @@ void print_event(const ServeOptions &options, const ServerEvent &event) {
                                      event.content->sequence, event.content->length,
                                      checksum_text(event.content->checksum), event.who.text(), time_text()));
     } else {
+        if (event.reason != nullptr) {
+            summary.add_json("reason", event.reason);
+        }
         summary.add_json("text", event.text);
     }
     summary.print(options.json);
@@ -221,10 +229,14 @@ void tell_ready() {
 }
 
 // Prepares everything before the first client.
-Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Store &store, Server &server) {
+Outcome<> start(const ServeOptions &options, std::vector<Place> &places, Store &store, Server &server,
+                Metrics &metrics) {
     for (Place &place : places) {
         TRY(server.listen(place.address, std::move(place.device)));
         TRY(check_durable(options, store, server));
+    }
+    if (!options.metrics.empty()) {
+        TRY(metrics.listen(options.metrics));
     }
     return store.start_check();
 }
@@ -249,7 +261,7 @@ Outcome<> serve(const ServeOptions &options) {
     limits.permissions = TRY(permissions_of(options));
     const base::Fd signals = TRY(open_signals());
     auto places = TRY(open_places(options));
-    StoreOptions wanted{.keep = options.keep, .max_bytes = 0};
+    StoreOptions wanted{.keep = options.keep, .max_bytes = 0, .max_names = options.max_names};
     if (!options.max_bytes.empty()) {
         wanted.max_bytes = TRY(parse_size(options.max_bytes));
     }
@@ -257,9 +269,10 @@ Outcome<> serve(const ServeOptions &options) {
     if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {
         store->serve_copies();
     }
-    Server server{*store, std::move(limits),
+    Metrics metrics{*store};
+    Server server{*store, std::move(limits), metrics,
                   [&options](const ServerEvent &event) { print_event(options, event); }};
-    if (const auto started = start(options, places, *store, server); !started) {
+    if (const auto started = start(options, places, *store, server, metrics); !started) {
         store->discard_created();
         return started;
     }
@@ -295,6 +308,12 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->add_option("--max-bytes", options->max_bytes,
                      "How large all contents may be together, with pushes that are under way")
         ->type_name("SIZE");
+    command
+        ->add_option("--max-names", options->max_names,
+                     "How many names the store takes; those that it has already stay")
+        ->type_name("NUMBER")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+        ->capture_default_str();
     const auto refuse = [](const std::vector<std::string> &) {
         throw CLI::ValidationError("--pool",
                                    "a pool file is not served any more: serve it with the rpma that made it "
@@ -330,6 +349,11 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->delimiter(',')
         ->take_all()
         ->allow_extra_args(false);
+    command
+        ->add_option(
+            "--metrics", options->metrics,
+            "Serve metrics for Prometheus over HTTP at this address; whoever reaches it can read them")
+        ->type_name("ADDRESS:PORT");
     command->add_flag("--volatile", options->allow_volatile, "Serve also when nothing can be durable");
     command->add_flag("--json", options->json, "Print events as JSON, one on each line");
     command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });

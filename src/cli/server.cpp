@@ -113,7 +113,19 @@ int Server::next_wait() {
     return late < 0 ? window : std::min(late, window);
 }
 
-void Server::tell(ServerEvent::Kind kind, const Who &who, const std::string &text) const {
+void Server::abort(const Who &who, const char *reason, const std::string &text) const {
+    metrics_.aborted(reason);
+    tell(ServerEvent::Kind::Aborted, who, text, reason);
+}
+
+void Server::tell(ServerEvent::Kind kind, const Who &who, const std::string &text, const char *reason) const {
+    if (kind == ServerEvent::Kind::Refused) {
+        metrics_.refused();
+    } else if (kind == ServerEvent::Kind::Dropped) {
+        metrics_.dropped();
+    } else if (kind == ServerEvent::Kind::StorageFailed) {
+        metrics_.storage_failed();
+    }
     static constinit std::array places{
         base::LogPlace{__FILE__, __LINE__, "committed"}, base::LogPlace{__FILE__, __LINE__, "refused"},
         base::LogPlace{__FILE__, __LINE__, "aborted"}, base::LogPlace{__FILE__, __LINE__, "dropped"},
@@ -122,7 +134,7 @@ void Server::tell(ServerEvent::Kind kind, const Who &who, const std::string &tex
     base::LogPlace &place = places.at(static_cast<std::size_t>(kind));
     if (place.admits(level)) {
         place.write(level, "%s", text.c_str());
-        happened_({kind, who, text, {}, std::nullopt});
+        happened_({kind, who, text, reason, {}, std::nullopt});
     }
 }
 
@@ -179,6 +191,7 @@ Outcome<> Server::run(int signal_fd) {
         if (ready > 0 && !take(event.data.u64, signal_fd)) {
             return {};
         }
+        metrics_.connected(clients_.size(), pushers_.size());
         if (!unread_.empty()) {
             const int fd = unread_.front();
             unread_.pop_front();

@@ -19,6 +19,7 @@
 
 #include "base/fd.hpp"
 #include "base/origin.hpp"
+#include "cli/metrics.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf_server.hpp"
 #include "cli/permissions.hpp"
@@ -41,18 +42,20 @@ struct ServerEvent {
     enum class Kind : std::uint8_t { Committed, Refused, Aborted, Dropped, StorageFailed };
     Kind kind;
     const Who &who;
-    std::string text;  // for people; empty for a commit
-    std::string name;  // of a commit, as the content
+    std::string text;              // for people; empty for a commit
+    const char *reason = nullptr;  // of Aborted, as in the metrics
+    std::string name;              // of a commit, as the content
     std::optional<Content> content;
 };
 
 // One thread uses it. The store outlives it.
 class Server {
 public:
-    // `happened` is called for each commit, when its client has the answer, and for what the log tells of
-    // clients and storage.
-    Server(Store &store, ServerLimits limits, std::function<void(const ServerEvent &)> happened)
-        : store_{store}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
+    // The metrics outlive it. `happened` is called for each commit, when its client has the answer, and for
+    // what the log tells of clients and storage.
+    Server(Store &store, ServerLimits limits, Metrics &metrics,
+           std::function<void(const ServerEvent &)> happened)
+        : store_{store}, metrics_{metrics}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
     Server(const Server &) = delete;
     Server &operator=(const Server &) = delete;
 
@@ -87,10 +90,17 @@ private:
         std::uint64_t number = 0;
         Port *port = nullptr;
         Mode mode{};
+        std::string name;       // of the contents that it is about
         bool admitted = false;  // otherwise it only gets the reason of the refusal
         bool established = false;
         bool committing = false;
         bool answered = false;  // its commit has been answered
+        bool tells = false;     // it is told the status, and has no place of those that are admitted
+        bool has_looked = false;
+        bool looks = false;  // storage has its look
+        // Why its push cannot commit, since storage said so.
+        const char *trouble = nullptr;
+        std::string trouble_text;
         Who who;
         base::Origin origin{};
         // The port's. A push on a kernel's device has one of its own: nobody else's queue pair shares its
@@ -121,14 +131,17 @@ private:
     [[nodiscard]] bool take(std::uint64_t event, int signal_fd);
     [[nodiscard]] bool goes_on(int signal_fd);
     // Tells the log and `happened`. What peers can cause without end becomes a count in the log.
-    void tell(ServerEvent::Kind kind, const Who &who, const std::string &text) const;
+    void tell(ServerEvent::Kind kind, const Who &who, const std::string &text,
+              const char *reason = nullptr) const;
+    void abort(const Who &who, const char *reason, const std::string &text) const;
+    void tell_verdict(const Storage::Job &job) const;
     void end_unknown();
     void take_request(Port &port);
     void admit(Client client, ConnectionRequest request, const Hello &hello);
     [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
     [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
                                       const std::string &identity) const;
-    [[nodiscard]] Offer status() const;
+    [[nodiscard]] Health health() const;
     [[nodiscard]] std::string why_full(const Client &client) const;
     [[nodiscard]] std::string why_busy(const std::string &name) const;
     [[nodiscard]] std::string why_no_push() const;
@@ -139,21 +152,25 @@ private:
     void take_event(int fd);
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
+    [[nodiscard]] Outcome<> look(Client &client, std::size_t place);
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(Storage::Job &job);
     [[nodiscard]] Outcome<> grant(Client &client, Storage::Job &job) const;
     void finish(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
-    void drop(int fd, const std::string &why = {});
+    void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost");
     [[nodiscard]] Clock::duration patience(const Client &client) const;
     [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
     [[nodiscard]] int next_wait();
 
     Store &store_;
+    Metrics &metrics_;
     ServerLimits limits_;
     std::function<void(const ServerEvent &)> happened_;
+    Clock::time_point begun_ = Clock::now();
+    Listed last_commit_;     // since the server began; its sequence is 0 without one
     int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;
     std::string why_volatile_;

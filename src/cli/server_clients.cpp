@@ -7,7 +7,6 @@
 
 #include "base/address.hpp"
 #include "base/log.hpp"
-#include "cli/checksum.hpp"
 #include "cli/log.hpp"
 #include "cli/server.hpp"
 #include "stream/wire.hpp"
@@ -39,21 +38,6 @@ Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &devi
     }
     TRY(checked(result, "cannot register {} bytes with {}", bytes.size(), device.name));
     return LocalRegion{region, Deregistration{memory.owner}};
-}
-
-// Returns a content that the server has made.
-Outcome<Download> made(const Outcome<std::string> &text) {
-    if (!text) {
-        return std::unexpected{text.error()};
-    }
-    const auto bytes = std::as_bytes(std::span{*text});
-    auto mapping =
-        std::make_shared<Mapping>(std::max<std::size_t>(bytes.size(), 1), MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    if (!*mapping) {
-        return failed("cannot allocate memory: {}", errno_text(errno));
-    }
-    std::ranges::copy(bytes, mapping->bytes().begin());
-    return Download{{1, bytes.size(), crc32c(bytes)}, {mapping->bytes(), mapping}};
 }
 
 }  // namespace
@@ -165,10 +149,8 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     if (const std::string why = why_not(hello.mode, request, client.who.identity); !why.empty()) {
         return refuse(Status::Limit, why);
     }
-    if (hello.mode == Mode::Status) {
-        return status();
-    }
-    if (const std::string full = why_full(client); !full.empty()) {
+    // Whoever asks for the status takes no place.
+    if (const std::string full = why_full(client); !full.empty() && hello.mode != Mode::Status) {
         return refuse(Status::Full, full);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
@@ -187,20 +169,33 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     return *std::move(offered);
 }
 
-Offer Server::status() const {
+// Returns the server's part of the status.
+Health Server::health() const {
+    const auto seconds_since = [now = Clock::now()](Clock::time_point begun) {
+        return static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::seconds>(now - begun).count());
+    };
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
-    Offer offer{.durability = durability_,
-                .capacity = store_.capacity(),
-                .clients = static_cast<std::uint32_t>(std::ranges::count_if(clients_, admitted)),
-                .storage_error = static_cast<std::uint32_t>(storage_error_)};
-    store_.tell(offer);
-    if (!pushers_.empty()) {
-        const Client &pusher = clients_.at(pushers_.begin()->second);
-        offer.pusher = pusher.who.host;
-        offer.pushing_seconds = static_cast<std::uint32_t>(
-            std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - pusher.begun).count());
+    Health health;
+    health.version = RPMA_VERSION;
+    health.uptime_seconds = seconds_since(begun_);
+    health.memory = durability_text(durability_);
+    health.durable = durability_ != Durability::None;
+    health.clients = static_cast<std::uint64_t>(std::ranges::count_if(clients_, admitted));
+    health.last = last_commit_;
+    for (const auto &[name, fd] : pushers_) {
+        const Client &pusher = clients_.at(fd);
+        health.pushes.push_back({name, pusher.who.host, pusher.who.identity, seconds_since(pusher.begun)});
     }
-    return offer;
+    if (storage_error_ != 0) {
+        health.reasons.push_back(
+            {"storage",
+             {},
+             0,
+             fmt::format("failed: {}; no push is taken until the server is started again",
+                         errno_text(storage_error_))});
+    }
+    return health;
 }
 
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
@@ -219,8 +214,14 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
         offer.sequence = client.upload->sequence();
         return offer;
     }
-    const Download download = TRY(hello.mode == Mode::List ? made(store_.list(hello.name))
-                                                           : store_.download(hello.name, hello.sequence));
+    if (hello.mode == Mode::List && !hello.name.empty() && !store_.has(hello.name)) {
+        return failed("{} has no content {}", store_.text(), hello.name);
+    }
+    if (hello.mode == Mode::List || hello.mode == Mode::Status) {
+        return offer;
+    }
+    const Download download = TRY(store_.download(hello.name, hello.sequence));
+    metrics_.pulled(download.content.length);
     offer.sequence = download.content.sequence;
     offer.length = download.content.length;
     offer.checksum = download.content.checksum;
@@ -275,6 +276,7 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
     }
     client.number = ++last_number_;
     client.mode = hello.mode;
+    client.name = hello.name;
     client.begun = client.active = Clock::now();
     client.device = client.port->device;
     if (hello.mode == Mode::Push && !client.device->is_soft) {
@@ -294,7 +296,8 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
         return;
     }
     const Offer offer = answer(hello, request.get(), client);
-    client.admitted = offer.status == Status::Ok && hello.mode != Mode::Status;
+    client.tells = offer.status == Status::Ok && hello.mode == Mode::Status;
+    client.admitted = offer.status == Status::Ok && !client.tells;
     if (!client.admitted) {
         make_room_for_refused();
     }

@@ -30,6 +30,21 @@ constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
 // A client with more completions than these waits until the others have had their turn.
 constexpr int polls_in_turn = 2;
 
+// Returns the reason of an aborted push in events and metrics.
+const char *reason_of(Ending ending) {
+    switch (ending) {
+        case Ending::NoProgress:
+            return "no_progress";
+        case Ending::NotLetIn:
+            return "not_let_in";
+        case Ending::ServerStops:
+            return "server_stops";
+        case Ending::NotServed:
+            break;
+    }
+    return "not_served";
+}
+
 }  // namespace
 
 void Server::take_event(int fd) {
@@ -45,6 +60,7 @@ void Server::take_event(int fd) {
     }
     std::string why = event == RPMA_CONN_CLOSED ? "its client closed the connection"
                                                 : "the connection to its client was lost";
+    const char *const reason = event == RPMA_CONN_CLOSED ? "client_left" : "connection_lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
         client.active = Clock::now();
@@ -58,7 +74,7 @@ void Server::take_event(int fd) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
-    drop(fd, why);
+    drop(fd, why, reason);
 }
 
 void Server::take_messages(int fd) {
@@ -101,6 +117,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         client.active = client.mode == Mode::Push ? client.active : Clock::now();
         return reply(client, message.wr_id, {});
     }
+    if (request.ask == Ask::Look) {
+        return look(client, message.wr_id);
+    }
     if (client.mode != Mode::Push || !client.admitted) {
         return failed("asks to store (expected that of a push that was admitted)");
     }
@@ -136,6 +155,27 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     return {};
 }
 
+// Has storage make a list or the status, because that looks at the files of many names. It tells how much
+// room there is after those that are gone.
+Outcome<> Server::look(Client &client, std::size_t place) {
+    const bool lists = client.mode == Mode::List && client.admitted;
+    if ((!lists && !client.tells) || std::exchange(client.has_looked, true)) {
+        return failed("asks for a list (expected that of a client that lists or asks for the status, once)");
+    }
+    client.looks = true;
+    Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
+    job.waits = true;
+    job.look = [&store = std::as_const(store_), lists, name = client.name, health = health()]() mutable {
+        if (lists) {
+            return store.list(name);
+        }
+        store.tell(health);
+        return encode_health(health);
+    };
+    storage_.submit(std::move(job));
+    return {};
+}
+
 // The receive is posted again before its answer is sent, because a client that has the answer may send the
 // next request. The answer's completion only frees its place in the send queue.
 Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
@@ -161,20 +201,54 @@ void Server::finish_jobs() {
 // Gives the client the memory for which it asked.
 Outcome<> Server::grant(Client &client, Storage::Job &job) const {
     const auto bytes = job.memory.bytes;
+    const int usage = job.request.ask == Ask::Grow ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_READ_SRC;
     rpma_mr_local *region = nullptr;
-    const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(),
-                                        RPMA_MR_USAGE_WRITE_DST, &region);
+    const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(), usage, &region);
     LocalRegion registered{region, Deregistration{job.memory.owner}};
     if (result == RPMA_E_NOSUPP) {
-        registered = TRY(register_memory(*client.device, bytes, RPMA_MR_USAGE_WRITE_DST));
+        registered = TRY(register_memory(*client.device, bytes, usage));
         registered.get_deleter().memory = job.memory.owner;
     } else {
         TRY(checked(result, "cannot get {} bytes of memory", bytes.size()));
     }
     TRY(checked(rpma_mr_get_descriptor(registered.get(), job.answer.memory_region.data()), "memory region"));
     client.regions.push_back(std::move(registered));
-    client.room = bytes.size();
+    client.room = job.request.ask == Ask::Grow ? bytes.size() : 0;
     return {};
+}
+
+// Counts what storage has done, and tells of a push that cannot commit any more.
+void Server::tell_verdict(const Storage::Job &job) const {
+    const Request &request = job.request;
+    const Answer &answer = job.answer;
+    if (answer.verdict == Verdict::Done && request.ask == Ask::Store) {
+        return metrics_.flushed(request.length, job.seconds);
+    }
+    if (request.ask != Ask::Commit && request.ask != Ask::Rollback) {
+        return;
+    }
+    const std::string &name = job.upload->name();
+    switch (answer.verdict) {
+        case Verdict::Done:
+            return metrics_.committed(request.length, job.seconds);
+        case Verdict::Different:
+            return abort(
+                job.who, "checksum",
+                fmt::format("a push from {} did not commit: the bytes that arrived have another checksum "
+                            "than those that were sent; {}",
+                            job.who.text(), store_.what_stays(name)));
+        case Verdict::Unknown:
+            return abort(job.who, "storage",
+                         fmt::format("it is unknown whether a push from {} has committed {}: {}",
+                                     job.who.text(), name, errno_text(answer.error)));
+        case Verdict::NotDurable:
+        case Verdict::NoRoom:
+        case Verdict::Ended:
+            break;
+    }
+    abort(job.who, "storage",
+          fmt::format("a push from {} did not commit: it cannot be made durable: {}; {}", job.who.text(),
+                      errno_text(answer.error), store_.what_stays(name)));
 }
 
 void Server::finish(Storage::Job &job) {
@@ -191,26 +265,39 @@ void Server::finish(Storage::Job &job) {
     }
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
     const Content content = commits && done ? store_.committed(*job.upload) : Content{};
-    if (job.answer.verdict == Verdict::Different) {
-        tell(ServerEvent::Kind::Aborted, job.who,
-             fmt::format("a push from {} did not commit: the bytes that arrived have another checksum than "
-                         "those that were sent; {}",
-                         job.who.text(), store_.what_stays(job.upload->name())));
-    }
-    const auto found =
-        std::ranges::find_if(clients_, [&](const auto &entry) { return entry.second.number == job.client; });
+    tell_verdict(job);
+    const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
+    const auto found = std::ranges::find_if(clients_, is_its_client);
     if (found != clients_.end()) {
         finish(found->first, found->second, job);
     }
     if (commits && done) {
-        happened_({ServerEvent::Kind::Committed, job.who, {}, job.upload->name(), content});
+        last_commit_ = {job.upload->name(),
+                        content.sequence,
+                        {content.length, content.checksum, time_text(), job.who.host, job.who.identity,
+                         job.request.label},
+                        {}};
+        happened_({ServerEvent::Kind::Committed, job.who, {}, nullptr, job.upload->name(), content});
+    }
+    if (std::ranges::none_of(clients_, is_its_client)) {
+        storage_.submit_release(std::move(job));  // it may be the last that has the upload
     }
 }
 
 // Answers a client's request.
 void Server::finish(int fd, Client &client, Storage::Job &job) {
     const Ask ask = job.request.ask;
-    if (ask == Ask::Grow && job.answer.verdict == Verdict::Done) {
+    client.looks = false;
+    if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
+        client.trouble = "no_room";
+        client.trouble_text = job.answer.error == 0
+                                  ? "the store has no room (--max-bytes)"
+                                  : fmt::format("the store has no room: {}", errno_text(job.answer.error));
+    } else if (client.trouble == nullptr && job.answer.verdict == Verdict::NotDurable) {
+        client.trouble = "storage";
+        client.trouble_text = fmt::format("it cannot be made durable: {}", errno_text(job.answer.error));
+    }
+    if ((ask == Ask::Grow || ask == Ask::Look) && job.answer.verdict == Verdict::Done) {
         if (const auto granted = grant(client, job); !granted) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
@@ -246,11 +333,11 @@ void Server::end(int fd, Ending ending, const std::string &why) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
-    drop(fd, why);
+    drop(fd, why, reason_of(ending));
 }
 
 // The next push of the name may begin at once: it has a file of its own.
-void Server::drop(int fd, const std::string &why) {
+void Server::drop(int fd, const std::string &why, const char *reason) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
     if (client.established) {
@@ -259,13 +346,24 @@ void Server::drop(int fd, const std::string &why) {
     if (client.upload && pusher_of(client.upload->name()) == fd) {
         pushers_.erase(client.upload->name());
         if (!client.committing) {
-            tell(ServerEvent::Kind::Aborted, client.who,
-                 fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(), why,
-                             store_.what_stays(client.upload->name())));
+            const bool in_trouble = client.trouble != nullptr;
+            abort(client.who, in_trouble ? client.trouble : reason,
+                  fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
+                              in_trouble ? client.trouble_text : why,
+                              store_.what_stays(client.upload->name())));
         }
     }
     std::erase(unread_, fd);
+    storage_.cancel_look(client.number);
+    Client &gone = found->second;
+    Storage::Job left{gone.number, 0,
+                      gone.origin, {},
+                      gone.who,    std::move(gone.upload),
+                      gone.device, std::move(gone.regions)};
     clients_.erase(found);
+    if (left.upload || !left.regions.empty()) {
+        storage_.submit_release(std::move(left));
+    }
 }
 
 // A file that cannot be used ends no connection: an administrator may be about to write it. It lets nobody in
@@ -309,7 +407,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
     if (!client.established) {
         return establish_timeout;
     }
-    if (!client.admitted) {
+    if (!client.admitted && !client.tells) {
         return refused_timeout;
     }
     switch (client.mode) {
@@ -317,18 +415,18 @@ Server::Clock::duration Server::patience(const Client &client) const {
             return limits_.push_lease;
         case Mode::Pull:
         case Mode::List:
+        case Mode::Status:
             return limits_.idle;
         case Mode::Measure:
         case Mode::MeasureDurable:
-        case Mode::Status:
             break;
     }
     return 10 * limits_.idle;
 }
 
-// A push that waits for the server's storage is active. A client that measures also uses the TCP baseline.
+// A client that waits for the server's storage is active. A client that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
-    if (client.stored < client.asked || (client.committing && !client.answered)) {
+    if (client.looks || client.stored < client.asked || (client.committing && !client.answered)) {
         return Clock::now();
     }
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;

@@ -16,11 +16,32 @@ namespace {
 // The client reports at this interval that a transfer is active; the server waits longer.
 constexpr auto alive_interval = std::chrono::seconds{1};
 // A completion on the same machine takes less time than going to sleep for it.
+constexpr std::uint64_t longest_look = std::uint64_t{1} << 30;  // a list of a million contents has fewer
 constexpr auto session_spins = std::chrono::microseconds{50};
 // Marks the completion of a request's message; the operation itself is done when its answer has come. The
 // completions of answers have the numbers from the other one on.
 constexpr Session::Operation of_request = 0;
 constexpr Session::Operation of_answers = Session::Operation{1} << 63;
+
+// Returns what a person can act on.
+std::string why_no_room(const Answer &answer) {
+    const auto because = [&](const char *hint) {
+        return fmt::format("the server has no room: {} ({})", errno_text(answer.error), hint);
+    };
+    switch (answer.error) {
+        case 0:
+            return fmt::format("the server has room for {} bytes (rpma serve --max-bytes)", answer.sequence);
+        case ENOSPC:
+            return because("the file system of its store is full, as rpma status tells");
+        case EDQUOT:
+            return because("the quota of the server's user is used up");
+        case EFBIG:
+            return because("its user, or its file system, may have no file so large: ulimit -f");
+        default:
+            return because("the server's memory or its store");
+    }
+}
+
 void *context_of(Session::Operation operation) {
     return reinterpret_cast<void *>(static_cast<std::uintptr_t>(operation));
 }
@@ -143,16 +164,38 @@ Outcome<Answer> Session::roll_back(std::uint64_t sequence) {
     return answer_;
 }
 
+Outcome<std::string> Session::look() {
+    TRY(ask({.ask = Ask::Look}));
+    TRY(wait_for_all());
+    const Answer made = answer_;
+    if (made.verdict != Verdict::Done) {
+        return failed("{}: the server cannot make the answer: {}", server_.name(), errno_text(made.error));
+    }
+    TRY(server_.take(made.memory_region));
+    std::size_t size = 0;
+    (void)rpma_mr_remote_get_size(server_.remote(), &size);
+    if (made.sequence > longest_look || size < made.sequence) {
+        return failed("{}: offers {} bytes for a text of {} (expected at most {})", server_.name(), size,
+                      made.sequence, longest_look);
+    }
+    std::string text;
+    text.reserve(made.sequence);
+    const auto add = [&text](std::span<const std::byte> bytes, std::uint64_t) -> Outcome<> {
+        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+        return {};
+    };
+    if (TRY(read_all(made.sequence, add)) != made.checksum) {
+        return failed("{}: its text has a wrong checksum", server_.name());
+    }
+    return text;
+}
+
 // All writes into the memory before have arrived when the server gets the message.
 Outcome<> Session::grow(std::uint64_t length) {
     TRY(ask({.ask = Ask::Grow, .length = length}));
     TRY(wait_for_all());
     if (answer_.verdict == Verdict::NoRoom) {
-        return failed(
-            Exit::Refused, "{}: refused: {}", server_.name(),
-            answer_.error == EDQUOT
-                ? fmt::format("the server has room for {} bytes (rpma serve --max-bytes)", answer_.sequence)
-                : fmt::format("the server has no room: {}", errno_text(answer_.error)));
+        return failed(Exit::Refused, "{}: refused: {}", server_.name(), why_no_room(answer_));
     }
     if (answer_.verdict != Verdict::Done) {
         return failed("{}: the server could not make room: {}", server_.name(), errno_text(answer_.error));

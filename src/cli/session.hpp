@@ -72,6 +72,9 @@ public:
     // Has the server commit an earlier content again, and waits for its answer.
     [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
+    // Has the server make a text about itself or its contents, and reads it.
+    [[nodiscard]] Outcome<std::string> look();
+
     // Returns how long each completed flush took, from its post to its completion, in seconds.
     [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
 

@@ -61,7 +61,8 @@ Outcome<Source> Source::run(const std::vector<std::string> &program) {
     words.push_back(nullptr);
     sigset_t signals;
     sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);  // main() ignores it
+    sigaddset(&signals, SIGPIPE);  // main() ignores it and the next
+    sigaddset(&signals, SIGXFSZ);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);

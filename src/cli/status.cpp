@@ -4,13 +4,19 @@
 #include <memory>
 
 #include "cli/arguments.hpp"
-#include "cli/client_connection.hpp"
+#include "cli/checksum.hpp"
 #include "cli/commands.hpp"
+#include "cli/health.hpp"
 #include "cli/report.hpp"
+#include "cli/session.hpp"
 
 namespace cli {
 
 namespace {
+
+nlohmann::json or_null(const std::string &text) {
+    return text.empty() ? nlohmann::json{} : nlohmann::json{text};
+}
 
 struct StatusOptions {
     std::string address;
@@ -18,42 +24,82 @@ struct StatusOptions {
     bool json = false;
 };
 
-// Returns the fault of the server's storage; empty without one.
-std::string fault_of(const Offer &offer) {
-    if (offer.storage_error != 0) {
-        return fmt::format("failed: {}; no push is taken until the server is started again",
-                           errno_text(static_cast<int>(offer.storage_error)));
+// Returns why the server is sick, for people; empty when it is not.
+std::string why_sick(const Health &health) {
+    if (health.reasons.empty()) {
+        return {};
     }
-    return offer.reason;
+    const std::size_t more = health.reasons.size() - 1;
+    const std::string text = health.reasons.front().sentence();
+    return shown(text) + (more == 0 ? "" : fmt::format("; and {} more", more));
 }
 
-void print_status(const StatusOptions &options, const Offer &offer) {
-    const bool durable = offer.durability != Durability::None;
-    const bool is_pushed = !offer.pusher.empty();
+void add_pushes(const Health &health, Summary &summary) {
+    nlohmann::json pushes = nlohmann::json::array();
+    std::string text;
+    for (const Pushing &push : health.pushes) {
+        pushes.push_back({{"name", push.name},
+                          {"host", push.host},
+                          {"identity", or_null(push.identity)},
+                          {"seconds", push.seconds}});
+        text += fmt::format("{}{} from {} for {} seconds", text.empty() ? "" : ", ", shown(push.name),
+                            shown(push.host), push.seconds);
+    }
+    summary.add("pushes", pushes, text.empty() ? "none under way" : text);
+}
+
+void add_last(const Listed &last, Summary &summary) {
+    if (last.sequence == 0) {
+        summary.add("last", nullptr, "no commit yet");
+        return;
+    }
+    const Note &note = last.note;
+    const nlohmann::json commit = {{"name", last.name},
+                                   {"sequence", last.sequence},
+                                   {"bytes", note.length},
+                                   {"checksum", checksum_text(note.checksum)},
+                                   {"time", note.time},
+                                   {"host", note.host},
+                                   {"identity", or_null(note.identity)}};
+    const std::string who =
+        note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
+    summary.add("last", commit,
+                fmt::format("{}: content {}, {} bytes, {}, from {}, {}", shown(last.name), last.sequence,
+                            note.length, checksum_text(note.checksum), shown(who), shown(note.time)));
+}
+
+void print_status(const StatusOptions &options, const Health &health) {
     Summary summary;
     summary.add_json("command", "status");
     summary.add("address", options.address);
-    summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", offer.names,
-                                          offer.names == 1 ? "name" : "names", offer.length));
-    summary.add_json("names", offer.names);
-    summary.add_json("bytes", offer.length);
-    summary.add("capacity", offer.capacity, fmt::format("contents of up to {} bytes", offer.capacity));
-    summary.add("memory", durability_text(offer.durability),
-                fmt::format("{}{}", durability_text(offer.durability),
-                            durable ? "" : ": pushed content may be lost"));
-    summary.add_json("durable", durable);
-    summary.add("clients", offer.clients, std::to_string(offer.clients));
-    if (is_pushed) {
-        summary.add_json("pusher", offer.pusher);
-        summary.add_json("pushing_seconds", offer.pushing_seconds);
-    } else {
-        summary.add_json("pusher", nullptr);
+    summary.add("version", health.version, shown(health.version));
+    summary.add_text("uptime", fmt::format("{} seconds", health.uptime_seconds));
+    summary.add_json("uptime_seconds", health.uptime_seconds);
+    summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", health.names,
+                                          health.names == 1 ? "name" : "names", health.bytes));
+    summary.add_json("names", health.names);
+    summary.add_json("contents", health.contents);
+    summary.add_json("bytes", health.bytes);
+    summary.add("capacity", health.capacity, fmt::format("contents of up to {} bytes", health.capacity));
+    summary.add_text("room", fmt::format("{} bytes for the next push", health.free_bytes));
+    summary.add_json("free_bytes", health.free_bytes);
+    summary.add(
+        "memory", health.memory,
+        fmt::format("{}{}", shown(health.memory), health.durable ? "" : ": pushed content may be lost"));
+    summary.add_json("durable", health.durable);
+    summary.add("clients", health.clients, std::to_string(health.clients));
+    add_pushes(health, summary);
+    add_last(health.last, summary);
+    nlohmann::json reasons = nlohmann::json::array();
+    for (const Reason &reason : health.reasons) {
+        reasons.push_back({{"kind", reason.kind},
+                           {"name", or_null(reason.name)},
+                           {"sequence", reason.sequence},
+                           {"text", reason.sentence()}});
     }
-    summary.add_text("push", is_pushed
-                                 ? fmt::format("from {} for {} seconds", offer.pusher, offer.pushing_seconds)
-                                 : "none under way");
-    const std::string fault = fault_of(offer);
-    summary.add("storage", fault.empty() ? "ok" : fault);
+    summary.add_json("reasons", reasons);
+    const std::string why = why_sick(health);
+    summary.add("storage", why.empty() ? "ok" : why);
     summary.print(options.json);
 }
 
@@ -61,13 +107,16 @@ void print_status(const StatusOptions &options, const Offer &offer) {
 Outcome<> status(const StatusOptions &options) {
     const Address address = TRY(parse_address(options.address));
     end_waits_on_signals();
-    const DevicePeer device = TRY(open_peer(address, RPMA_UTIL_IBV_CONTEXT_REMOTE));
-    ClientConnection server{address, options.timeout_seconds};
-    const Offer offer =
-        TRY(server.connect(device, {.version = protocol_version, .mode = Mode::Status}, {.sends = 1}));
-    print_status(options, offer);
-    const std::string fault = fault_of(offer);
-    return fault.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, fault);
+    const auto session = TRY(
+        Session::open(address, {.version = protocol_version, .mode = Mode::Status}, options.timeout_seconds));
+    const auto health = decode_health(TRY(session->look()));
+    if (!health) {
+        return failed("{}: {}", options.address, health.error().text);
+    }
+    session->close();
+    print_status(options, *health);
+    const std::string why = why_sick(*health);
+    return why.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, why);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -60,14 +61,24 @@ base::Fd unnamed_file(int folder) {
     return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
 }
 
-// Allocates a file's storage up to this length. A file system that cannot allocate gets a file of that
-// length. Returns 0 or an errno value.
-int allocate(int fd, std::uint64_t length) {
-    const auto size = static_cast<off_t>(length);
-    if (fallocate(fd, 0, 0, size) == 0) {
+// Writes a zero into each page of a file between these lengths. Otherwise a page could be missing when a
+// client writes it, and the device could only end the connection. Returns 0 or an errno value.
+int fill(int fd, std::uint64_t from, std::uint64_t length) {
+    const std::byte zero{};
+    for (std::uint64_t at = from; at < length; at += page_size - at % page_size) {
+        if (const int error = write_all(fd, {&zero, 1}, at); error != 0) {
+            return error;
+        }
+    }
+    return length > from ? write_all(fd, {&zero, 1}, length - 1) : 0;
+}
+
+// Allocates a file's storage from one length up to another, which is not less. Returns 0 or an errno value.
+int allocate(int fd, std::uint64_t from, std::uint64_t length) {
+    if (fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(length - from)) == 0) {
         return 0;
     }
-    return errno == EOPNOTSUPP && ftruncate(fd, size) == 0 ? 0 : errno;
+    return errno == EOPNOTSUPP ? fill(fd, from, length) : errno;
 }
 
 // Maps a file, on persistent memory with MAP_SYNC.
@@ -165,6 +176,7 @@ class StoreUpload final : public Upload {
 public:
     struct Options {
         bool is_copied;
+        bool is_new_name;
         std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
     };
 
@@ -175,16 +187,21 @@ public:
           file_{std::move(file)},
           space_{std::move(space)},
           options_{std::move(options)} {}
-    ~StoreUpload() override { space_->give_back(taken_); }
+    ~StoreUpload() override {
+        space_->give_back(taken_);
+        if (options_.is_new_name) {
+            space_->new_names.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
 
     [[nodiscard]] const Store::Entry &entry() const { return entry_; }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
 
     [[nodiscard]] Answer grow(std::uint64_t length, Memory &memory) override {
         if (!space_->take(length - taken_)) {
-            return {Verdict::NoRoom, EDQUOT, taken_ + space_->left()};
+            return {Verdict::NoRoom, 0, taken_ + space_->left()};
         }
-        if (const int error = allocate(file_.get(), length); error != 0) {
+        if (const int error = allocate(file_.get(), taken_, length); error != 0) {
             space_->give_back(length - taken_);
             return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
         }
@@ -372,7 +389,7 @@ Outcome<> Store::try_out() {
     }
     measured_file_.reset(
         openat(folder_.get(), measured_name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    const int error = measured_file_ ? allocate(measured_file_.get(), page_size) : errno;
+    const int error = measured_file_ ? allocate(measured_file_.get(), 0, page_size) : errno;
     if (error != 0) {
         return failed("cannot allocate {}: {}", measured_name, errno_text(error));
     }
@@ -401,6 +418,7 @@ Outcome<> Store::read_name(const std::string &name) {
     if (!folder) {
         return failed("cannot open it as a folder: {}", errno_text(errno));
     }
+    const base::Lock lock{names_mutex_};
     Name &found = names_[name];
     for (const std::string &file_name : TRY(names_in(folder.get()))) {
         const std::uint64_t sequence = sequence_of(file_name);
@@ -487,23 +505,25 @@ void Store::take_fault(const Listed &content) {
 }
 
 // Returns the fault of a content's file, without a look at its bytes; empty without one.
-std::string Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
+Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
     if (!entry.damage.empty()) {
-        return entry.damage;
+        return {"damaged", entry.damage};
     }
     {
         const base::Lock lock{damage_mutex_};
         if (const auto found = damage_.find({name, sequence}); found != damage_.end()) {
-            return found->second;
+            return {"damaged", found->second};
         }
     }
     const auto file = open_content(folder_.get(), name, sequence);
     struct stat status{};
     if (!file || fstat(file->get(), &status) != 0) {
-        return file ? "cannot be read" : file.error().text;
+        const std::string text = file ? "cannot be read" : file.error().text;
+        return {text == was_deleted ? "deleted" : "damaged", text};
     }
     if (std::cmp_not_equal(status.st_size, entry.note.length)) {
-        return fmt::format("has {} bytes (expected {})", status.st_size, entry.note.length);
+        return {std::cmp_less(status.st_size, entry.note.length) ? "truncated" : "damaged",
+                fmt::format("has {} bytes (expected {})", status.st_size, entry.note.length)};
     }
     return {};
 }
@@ -536,7 +556,7 @@ std::uint64_t Store::capacity() const {
 
 Outcome<std::span<std::byte>> Store::measured() {
     if (!measured_) {
-        if (const int error = allocate(measured_file_.get(), measured_size); error != 0) {
+        if (const int error = allocate(measured_file_.get(), page_size, measured_size); error != 0) {
             return failed("{}: cannot allocate {} bytes to measure in: {}", text(), measured_size,
                           errno_text(error));
         }
@@ -549,19 +569,67 @@ Outcome<std::span<std::byte>> Store::measured() {
     return measured_.bytes();
 }
 
-void Store::tell(Offer &offer) const {
-    offer.names = static_cast<std::uint32_t>(std::min<std::size_t>(names_.size(), UINT32_MAX));
-    offer.length = std::min(used(), offer.capacity);
-    offer.reason = why_no_push();
-    for (const auto &[name, known] : names_) {
-        if (!offer.reason.empty() || known.contents.empty()) {
-            continue;
+void Store::tell(Health &health) const {
+    health.capacity = capacity();
+    health.bytes = used();
+    health.free_bytes = free_bytes();
+    if (const std::string why = why_no_push(); !why.empty()) {
+        health.reasons.push_back({"store", {}, 0, why});
+    }
+    std::uint64_t largest = 0;
+    for_each_name([&](const std::string &name, const Name &known) {
+        ++health.names;
+        health.contents += known.contents.size();
+        if (known.contents.empty()) {
+            return;
         }
         const auto &[sequence, entry] = *known.contents.rbegin();
-        const std::string fault = fault_of(name, sequence, entry);
-        if (!fault.empty()) {
-            offer.reason = fmt::format("{}: content {} {}", name, sequence, fault);
+        largest = std::max(largest, entry.note.length);
+        if (const Fault fault = fault_of(name, sequence, entry); !fault.text.empty()) {
+            health.reasons.push_back({fault.kind, name, sequence, fault.text});
         }
+        if (entry.note.time > health.last.note.time) {
+            health.last = {name, sequence, entry.note, {}};
+        }
+    });
+    // The next push is often as large as the last, and needs room beside it.
+    if (health.free_bytes < largest) {
+        health.reasons.push_back({"room",
+                                  {},
+                                  0,
+                                  fmt::format("there is room for {} bytes, and the largest of the newest "
+                                              "contents has {}",
+                                              health.free_bytes, largest)});
+    }
+}
+
+std::uint64_t Store::free_bytes() const {
+    struct statvfs where{};
+    const std::uint64_t left =
+        fstatvfs(folder_.get(), &where) == 0 ? std::uint64_t{where.f_bavail} * where.f_frsize : 0;
+    return space_->max_bytes == 0 ? left : std::min(left, space_->left());
+}
+
+std::size_t Store::names() const {
+    const base::Lock lock{names_mutex_};
+    return names_.size();
+}
+
+void Store::for_each_name(const std::function<void(const std::string &, const Name &)> &look) const {
+    std::string name;
+    Name known;
+    const auto next = [&] {
+        const base::Lock lock{names_mutex_};
+        const auto found = names_.upper_bound(name);
+        if (found == names_.end()) {
+            return false;
+        }
+        name = found->first;
+        known = found->second;
+        return true;
+    };
+    while (next()) {
+        look(name, known);
     }
 }
 
@@ -574,12 +642,13 @@ std::string Store::why_no_push() const {
 }
 
 std::string Store::what_stays(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
     if (found == names_.end() || found->second.contents.empty()) {
         return fmt::format("{} still has no content", name);
     }
     const auto &[sequence, entry] = *found->second.contents.rbegin();
-    const std::string fault = fault_of(name, sequence, entry);
+    const std::string fault = fault_of(name, sequence, entry).text;
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
@@ -589,8 +658,16 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     if (!store || !file) {
         return failed("{}: cannot make a file: {}", text(), errno_text(errno));
     }
-    StoreUpload::Options options{is_copied_, {}};
+    const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
+    StoreUpload::Options options{is_copied_, found == names_.end(), {}};
+    if (options.is_new_name) {
+        if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
+            return failed("the store has {} names, and takes no other (rpma serve --max-names)",
+                          options_.max_names);
+        }
+        space_->new_names.fetch_add(1, std::memory_order_relaxed);
+    }
     const std::uint64_t sequence = found != names_.end() ? found->second.last + 1 : 1;
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
@@ -607,6 +684,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
 Content Store::committed(const Upload &upload) {
     const auto &done = static_cast<const StoreUpload &>(upload);
     const std::uint64_t sequence = done.sequence();
+    const base::Lock lock{names_mutex_};
     Name &name = names_[done.name()];
     name.contents[sequence] = done.entry();
     name.last = sequence;
@@ -625,25 +703,31 @@ bool Store::is_fatal(int error) const {
     return error != 0 && !is_full(error) && std::ranges::find(harmless, error) == harmless.end();
 }
 
-Outcome<std::string> Store::list(const std::string &name) const {
+std::string Store::list(const std::string &name) const {
     std::vector<Listed> contents;
-    if (!name.empty() && !names_.contains(name)) {
-        return failed("{} has no content {}", text(), name);
-    }
-    for (const auto &[one, known] : names_) {
-        if (!name.empty() && name != one) {
-            continue;
-        }
+    const auto add = [&](const std::string &one, const Name &known) {
         for (const auto &[sequence, entry] : known.contents) {
-            contents.push_back({one, sequence, entry.note, fault_of(one, sequence, entry)});
+            contents.push_back({one, sequence, entry.note, fault_of(one, sequence, entry).text});
         }
+    };
+    if (name.empty()) {
+        for_each_name(add);
+    } else {
+        add(name, contents_of(name).value_or(Name{}));
     }
     return encode_list(contents);
 }
 
-Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) {
+// Returns a copy of what is known of a name.
+std::optional<Store::Name> Store::contents_of(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
-    if (found == names_.end() || found->second.contents.empty()) {
+    return found != names_.end() ? std::optional{found->second} : std::nullopt;
+}
+
+Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) {
+    const auto known = contents_of(name);
+    if (!known || known->contents.empty()) {
         if (sequence != 0) {
             return failed("{} has no content {}", name, sequence);
         }
@@ -651,14 +735,14 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
         auto nothing = std::make_shared<Mapping>(page_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         return Download{{}, {nothing->bytes(), nothing}};
     }
-    const auto &contents = found->second.contents;
+    const auto &contents = known->contents;
     const auto entry = sequence == 0 ? std::prev(contents.end()) : contents.find(sequence);
     if (entry == contents.end()) {
         return failed("{} has no content {} (expected one of {} to {})", name, sequence,
                       contents.begin()->first, contents.rbegin()->first);
     }
     const Note &note = entry->second.note;
-    if (const std::string fault = fault_of(name, entry->first, entry->second); !fault.empty()) {
+    if (const std::string fault = fault_of(name, entry->first, entry->second).text; !fault.empty()) {
         return failed("{}: content {} {}", name, entry->first, fault);
     }
     const base::Fd file = TRY(open_content(folder_.get(), name, entry->first));

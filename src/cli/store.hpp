@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 
 #include "base/fd.hpp"
 #include "base/mutex.hpp"
+#include "cli/health.hpp"
 #include "cli/mapping.hpp"
 #include "cli/note.hpp"
 #include "cli/protocol.hpp"
@@ -28,12 +30,14 @@ namespace cli {
 struct StoreOptions {
     std::uint64_t keep = 3;       // contents of each name
     std::uint64_t max_bytes = 0;  // of all contents, and of pushes that are under way; 0 is no limit
+    std::uint64_t max_names = 10'000;
 };
 
 // The bytes that a store has, and will have.
 struct Space {
     std::uint64_t max_bytes = 0;
-    std::atomic<std::uint64_t> used{0};  // relaxed: it publishes nothing else
+    std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
+    std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
 
     // Takes as many more bytes, or returns false when there is no room for them.
     [[nodiscard]] bool take(std::uint64_t bytes);
@@ -54,7 +58,7 @@ struct Download {
     Memory memory;      // of at least a byte
 };
 
-// One thread uses it, except for the uploads that it gives.
+// One thread uses it, except for the uploads that it gives, and where a comment says otherwise.
 class Store {
 public:
     // A content that has its name.
@@ -82,7 +86,7 @@ public:
     // Returns whether the files are on storage, and not only in memory.
     [[nodiscard]] bool is_on_storage() const;
     [[nodiscard]] bool created() const { return created_; }
-    [[nodiscard]] std::size_t names() const { return names_.size(); }
+    [[nodiscard]] std::size_t names() const;
     [[nodiscard]] std::uint64_t used() const { return space_->used.load(std::memory_order_relaxed); }
     // Removes the folder if this open created it, for a server that refuses to start.
     void discard_created() const;
@@ -101,8 +105,12 @@ public:
     // Returns memory of a file of the store, or a copy, in which clients may measure flushes.
     [[nodiscard]] Outcome<std::span<std::byte>> measured();
 
-    // Fills in the contents' part of an answer about the status.
-    void tell(Offer &offer) const;
+    // Fills in the store's part. Looks at a file of each name, in any thread.
+    void tell(Health &health) const;
+    // Returns how many bytes the next push may have. Any thread may call it.
+    [[nodiscard]] std::uint64_t free_bytes() const;
+    // Returns whether there is such a name.
+    [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
     // Returns why no push is taken; empty when one is.
     [[nodiscard]] std::string why_no_push() const;
     // Returns the content that stays after a push without a commit, for a message.
@@ -117,8 +125,8 @@ public:
     [[nodiscard]] bool is_fatal(int error) const;
     // A sequence of 0 means the newest content.
     [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
-    // Returns a list of the contents (cli/note); an empty name means all.
-    [[nodiscard]] Outcome<std::string> list(const std::string &name) const;
+    // Returns a list of the contents (cli/note); an empty name means all. Looks at each file, in any thread.
+    [[nodiscard]] std::string list(const std::string &name) const;
 
 private:
     struct Name {
@@ -136,8 +144,14 @@ private:
     // In a thread of its own: compares the bytes of all contents with their checksums.
     void check();
     void take_fault(const Listed &content);
-    [[nodiscard]] std::string fault_of(const std::string &name, std::uint64_t sequence,
-                                       const Entry &entry) const;
+    struct Fault {
+        std::string kind;  // as in Health
+        std::string text;  // empty without one
+    };
+    [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
+    [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
+    // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
+    void for_each_name(const std::function<void(const std::string &, const Name &)> &look) const;
 
     std::string path_;
     StoreOptions options_;
@@ -145,7 +159,8 @@ private:
     bool created_ = false;
     bool is_dax_ = false;
     bool is_copied_ = false;
-    std::map<std::string, Name> names_;
+    mutable base::Mutex names_mutex_;
+    std::map<std::string, Name> names_ GUARDED_BY(names_mutex_);
     std::shared_ptr<Space> space_ = std::make_shared<Space>();
     base::Fd measured_file_;
     mutable base::Mutex damage_mutex_;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This target decodes the bytes that the rpma command takes from peers and files: the client's hello and
-// requests, the server's offer, answers and list, the note of a content in a store, and the names of files
-// there. The first byte chooses the kind. Accepted values are within their bounds.
+// requests, the server's offer, answers, list and status, the note of a content in a store, and the names of
+// files there. The first byte chooses the kind. Accepted values are within their bounds.
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
 
 #include "choices.hpp"
+#include "cli/health.hpp"
 #include "cli/note.hpp"
 #include "cli/protocol.hpp"
 
@@ -51,7 +52,7 @@ void check_answer(std::span<const std::byte> input) {
     const auto answer = cli::decode_answer(input);
     if (answer) {
         const auto again = cli::encode_answer(*answer);
-        require(std::memcmp(again.data(), input.data(), 37) == 0, "accepted bytes encode to themselves");
+        require(std::memcmp(again.data(), input.data(), 41) == 0, "accepted bytes encode to themselves");
     }
 }
 
@@ -72,6 +73,13 @@ void check_list(std::span<const std::byte> input) {
     }
 }
 
+void check_health(std::span<const std::byte> input) {
+    const auto health = cli::decode_health({reinterpret_cast<const char *>(input.data()), input.size()});
+    if (health) {
+        require(cli::decode_health(cli::encode_health(*health)).has_value(), "an accepted status survives");
+    }
+}
+
 // A file's name is that of a content, or of none.
 void check_name(std::span<const std::byte> input) {
     const std::string_view name{reinterpret_cast<const char *>(input.data()), input.size()};
@@ -89,7 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         return 0;
     }
     constexpr std::array checks{check_hello, check_offer, check_request, check_answer,
-                                check_note,  check_list,  check_name};
+                                check_note,  check_list,  check_name,    check_health};
     checks[data[0] % checks.size()](input.subspan(1));
     return 0;
 }

@@ -14,7 +14,7 @@ begin_push() {
     exec {input}>source
     local try
     for try in $(seq 200); do
-        ! bounded "$rpma" status "$address" 2>/dev/null | grep -q '^push *from' || return 0
+        ! bounded "$rpma" status "$address" 2>/dev/null | grep -q '^pushes *.* from' || return 0
         kill -0 "$pusher" || die "the push ended"
     done
     die "the push is not admitted"

@@ -3,10 +3,11 @@
 // RPMA_TEST_FAILURE names exists, it holds two numbers: the call of msync, fdatasync or fsync, counted from
 // 1, that fails, and the errno value. The failing call writes nothing and removes the file, so that the next
 // succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long
-// as another process has it open for writing. While the file that RPMA_TEST_NO_REGION names exists, the next
-// region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists, the next file
-// without a name; that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names
-// exists, file systems cannot allocate.
+// as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening of the
+// folder "slow", and the one of RPMA_TEST_SLOW_END the end of a mapping of 5,000,000 bytes. While the file
+// that RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made, and while the one
+// of RPMA_TEST_NO_FILE exists, the next file without a name; that failure removes the file too. While the
+// file that RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 
@@ -56,8 +58,8 @@ bool remove_once(const char *variable) {
 }
 
 // Waits until a writer has opened the FIFO and has closed it. Without the FIFO it does not wait.
-void wait_for_the_disk() {
-    const char *path = std::getenv("RPMA_TEST_SLOW");
+void wait_for_the_disk(const char *variable) {
+    const char *path = std::getenv(variable);
     const int fifo = path != nullptr ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fifo >= 0) {
         char byte = 0;
@@ -69,12 +71,20 @@ void wait_for_the_disk() {
 }  // namespace
 
 EXPORTED int msync(void *address, std::size_t length, int flags) {
-    wait_for_the_disk();
+    wait_for_the_disk("RPMA_TEST_SLOW");
     if (const int error = failure(); error != 0) {
         errno = error;
         return -1;
     }
     return static_cast<int>(syscall(SYS_msync, address, length, flags));
+}
+
+EXPORTED int munmap(void *address, std::size_t length) noexcept {
+    constexpr std::size_t slow = 5'000'000;
+    if (length == slow) {
+        wait_for_the_disk("RPMA_TEST_SLOW_END");
+    }
+    return static_cast<int>(syscall(SYS_munmap, address, length));
 }
 
 EXPORTED int fdatasync(int fd) {
@@ -97,6 +107,9 @@ EXPORTED int openat(int folder, const char *path, int flags, ...) {
     if ((flags & O_TMPFILE) == O_TMPFILE && remove_once("RPMA_TEST_NO_FILE")) {
         errno = EMFILE;
         return -1;
+    }
+    if (std::string_view{path} == "slow") {
+        wait_for_the_disk("RPMA_TEST_SLOW_NAME");
     }
     va_list arguments;
     va_start(arguments, flags);

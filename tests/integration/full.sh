@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The file system of a store is full: a push is told so when it asks for room. Where the file system cannot allocate, so
-# that a page is not there when it is written, the push ends, and the server says why. The store keeps its contents, and
-# takes pushes when there is room again. A tmpfs stands for the disk. The first argument is an rpma whose file systems
+# The file system of a store is full, or lets no file be so large: a push is told so when it asks for room, also where the
+# file system cannot allocate. The store keeps its contents, and takes pushes when there is room again. A tmpfs stands for the disk. The first argument is an rpma whose file systems
 # cannot allocate on purpose (failing_storage.cpp).
 if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
     unshare=(unshare --mount)
@@ -20,18 +19,33 @@ head -c 1M /dev/urandom >content
 start_server store --volatile
 push content
 head -c 8M /dev/zero >small/others 2>/dev/null || true
-refused_with 6 'refused: the server has no room: No space left on device; nothing was committed' "$rpma" push content "$address"
-pulled content
-touch no_allocation
-refused_with 3 'nothing was committed' "$rpma" push content "$address"
-grep -q 'a page of a file cannot be had, because the file was truncated or its file system has no room, at offset' server.err ||
-    die "the device does not say it"
-grep -q 'a push from 127.0.0.1 ended without a commit: .*; default still has content 1$' server.err || die "the server does not say it"
-pulled content
+for way in allocated written; do
+    refused_with 6 'refused: the server has no room: No space left on device (the file system of its store is full, as rpma status tells); nothing was committed' \
+        "$rpma" push content "$address"
+    grep -q 'a push from 127.0.0.1 ended without a commit: .*; default still has content 1$' server.err || die "the server does not say it"
+    pulled content
+    touch no_allocation
+done
+refused_with 6 'there is room for ' "$rpma" status "$address"
 rm small/others
 push content
 rm no_allocation
 push content
 pulled content
+stop_server
+printf '#!/bin/sh\nulimit -f 512\nexec "%s" "$@"\n' "$rpma" >limited
+chmod +x limited
+whole=$rpma
+rpma=$PWD/limited
+start_server limited_store --volatile
+rpma=$whole
+for way in allocated written; do
+    refused_with 6 'File too large (its user, or its file system, may have no file so large: ulimit -f); nothing was committed' \
+        "$rpma" push content "$address"
+    touch no_allocation
+done
+head -c 100K content >less
+push less
+pulled less
 stop_server
 umount small

@@ -94,3 +94,52 @@ pulled second
 push first
 pulled first
 stop_server
+
+# A look at the files of one name is slow: a list and a status wait for it, and nobody else does.
+start_server store
+push first "$address/slow"
+mkfifo slow_name
+export RPMA_TEST_SLOW_NAME=$work/slow_name
+stop_server
+rm slow_name # it opens each name at its start
+start_server store
+mkfifo slow_name
+"$rpma" list "$address" >listed 2>stderr &
+lister=$!
+helpers+=($lister)
+"$rpma" status "$address" >told 2>stderr &
+teller=$!
+helpers+=($teller)
+exec {disk}>slow_name
+push second "$address/other"
+pulled second "$address/other"
+bounded "$rpma" list "$address/other" >stdout 2>stderr || die "a list of another name"
+kill -0 $lister || die "the list did not wait: $(cat listed)"
+rm slow_name
+exec {disk}>&-
+wait $lister || die "the list"
+wait $teller || die "the status"
+grep -q '^slow *1 ' listed || die "expected the slow name: $(cat listed)"
+stop_server
+
+# The end of the memory of a large push, whose client is gone, is slow: nobody else waits for it.
+mkfifo slow slow_end
+export RPMA_TEST_SLOW_END=$work/slow_end
+start_server store
+unset RPMA_TEST_SLOW_END
+head -c 5000000 /dev/zero >large
+"$rpma" push large "$address/large" >stdout 2>stderr &
+pusher=$!
+helpers+=($pusher)
+exec {disk}>slow
+kill -KILL $pusher
+wait $pusher 2>/dev/null || true
+until grep -q 'ended without a commit' server.err; do :; done
+rm slow
+exec {disk}>&-
+exec {ending}>slow_end
+push second "$address/other"
+pulled second "$address/other"
+rm slow_end
+exec {ending}>&-
+stop_server

@@ -51,7 +51,7 @@ mkfifo second
 (cat large; cat second) | bounded "$rpma" push - "$address/cut" >/dev/null 2>&1 &
 cut=$!
 exec {feeding}>second
-until bounded "$rpma" status "$address" | grep -q '^push *from'; do :; done
+until bounded "$rpma" status "$address" | grep -q '^pushes *.* from'; do :; done
 kill -KILL "$server"
 wait "$server" 2>/dev/null || true
 server=

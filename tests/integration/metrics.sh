@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What a server counts for Prometheus, and what it tells in JSON, are what has happened: a push, pushes that end without a
+# commit, a pull, a refusal, a fault. It runs in a network namespace of its own, so the port is free.
+if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
+    unshare=(unshare --net)
+    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
+    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
+    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
+fi
+. "$(dirname "$0")/server.bash"
+ip link set lo up
+command -v promtool >/dev/null || die "no promtool (utils/install-dependencies.sh test)"
+
+# scraped: the metrics of now are in the file `metrics`.
+scraped() {
+    local http
+    exec {http}<>/dev/tcp/127.0.0.1/9100
+    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
+    sed '1,/^\r$/d' <&"$http" >metrics
+    exec {http}>&-
+}
+# is METRIC VALUE, and becomes METRIC VALUE: it has this value, or gets it.
+is() { grep -qxF "$1 $2" metrics || die "expected $1 $2: $(grep -F "${1%%\{*}" metrics)"; }
+becomes() {
+    local try
+    for try in $(seq 5000); do
+        scraped
+        ! grep -qxF "$1 $2" metrics || return 0
+    done
+    is "$1" "$2"
+}
+# told TEXT...: a line of the server's output has each of these texts, or gets them.
+told() {
+    local try text lines
+    for try in $(seq 5000); do
+        lines=$(cat server.out)
+        for text in "$@"; do
+            lines=$(grep -F -- "$text" <<<"$lines") || continue 2
+        done
+        return 0
+    done
+    die "the server does not tell $*: $(cat server.out)"
+}
+
+head -c 1M /dev/urandom >content
+head -c 4M /dev/zero >large
+start_server store --json --metrics 127.0.0.1:9100 --max-bytes 4M
+scraped
+promtool check metrics <metrics >stdout 2>&1 || die "promtool: $(cat stdout)"
+[ ! -s stdout ] || die "promtool: $(cat stdout)"
+is rpma_pushes_total 0
+is 'rpma_push_aborts_total{reason="no_room"}' 0
+is rpma_free_bytes 4194304
+
+push content
+told '"event":"committed"' '"host":"127.0.0.1"' '"identity":null' '"name":"default"' '"sequence":1' '"time":"20'
+pulled content
+refused_with 6 'the server has room for 3145728 bytes' "$rpma" push large "$address"
+becomes 'rpma_push_aborts_total{reason="no_room"}' 1
+told '"event":"aborted"' '"reason":"no_room"' '"host":"127.0.0.1"' '"identity":null' '"time":"20' 'the store has no room'
+bounded "$peer" wrong_checksum 127.0.0.1 "$port" >stdout || die "wrong_checksum"
+becomes 'rpma_push_aborts_total{reason="checksum"}' 1
+told '"event":"aborted"' '"reason":"checksum"'
+refused_with 6 'has no content 9' "$rpma" pull "$address" got --sequence 9
+becomes rpma_refusals_total 1
+told '"event":"refused"' '"host":"127.0.0.1"' '"identity":null' '"time":"20' 'has no content 9'
+becomes rpma_store_bytes 1048576
+is rpma_pushes_total 1
+is rpma_push_bytes_total 1048576
+is rpma_pulls_total 1
+is rpma_pull_bytes_total 1048576
+is rpma_commit_duration_seconds_count 1
+is 'rpma_commit_duration_seconds_bucket{le="+Inf"}' 1
+is rpma_names 1
+is rpma_contents 1
+is rpma_free_bytes 3145728
+is rpma_storage_failed 0
+is 'rpma_faults{kind="deleted"}' 0
+grep -q '^rpma_flush_duration_seconds_count [1-9]' metrics || die "no flush: $(cat metrics)"
+grep -q '^rpma_build_info{version="[1-9]' metrics || die "no version: $(cat metrics)"
+
+mkfifo said
+"$peer" stay 127.0.0.1 "$port" >said &
+helpers+=($!)
+read -t 60 -r line <said || die "stay"
+"$peer" hold 127.0.0.1 "$port" >said &
+helpers+=($!)
+read -t 60 -r line <said || die "hold"
+becomes rpma_pushes_under_way 1
+rm store/default/1
+becomes 'rpma_faults{kind="deleted"}' 1
+
+# An address at which nothing can listen.
+for bad in 127.0.0.1 127.0.0.1: nowhere 127.0.0.1:0 127.0.0.1:70000; do
+    refused_with 2 'expected' "$rpma" serve --store other --listen 127.0.0.1:7300 --metrics "$bad"
+done
+for bad in '127.0.0.1:9100|Address already in use' '192.0.2.1:9100|Cannot assign requested address'; do
+    refused_with 1 "--metrics ${bad%|*}: cannot listen: ${bad#*|} (expected a free port" \
+        "$rpma" serve --store other --listen 127.0.0.1:7300 --metrics "${bad%|*}"
+done
+[ ! -e other ] || die "a server that did not start left a store"
+
+stop_server
+told '"event":"dropped"' '"host":"127.0.0.1"' '"identity":null' 'the server stops'
+told '"event":"aborted"' '"reason":"server_stops"' 'the server stops; default still has content 1, which was deleted'

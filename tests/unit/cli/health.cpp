@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/health: what a server tells is read again, and nothing else is taken for it.
+#include "cli/health.hpp"
+
+#include "bytes.hpp"
+
+namespace {
+
+cli::Health some_health() {
+    cli::Health health;
+    health.version = "1.4.0";
+    health.uptime_seconds = 3;
+    health.memory = "page cache";
+    health.durable = true;
+    health.names = 2;
+    health.free_bytes = 0x1'0000'0001;
+    health.pushes = {{"a", "192.0.2.1", "writer", 7}};
+    health.last = {"b", 9, {5, 6, "2026-01-01T00:00:00Z", "192.0.2.2", "", ""}, ""};
+    health.reasons = {{"truncated", "a", 2, "has 1 bytes (expected 2)"}, {"storage", "", 0, "failed"}};
+    return health;
+}
+
+void a_status_survives(void **) {
+    const cli::Health health = some_health();
+    const std::string text = cli::encode_health(health);
+    const auto read = cli::decode_health(text);
+    assert_true(read.has_value());
+    assert_string_equal(cli::encode_health(*read).c_str(), text.c_str());
+    assert_true(read->durable && read->free_bytes == health.free_bytes && read->pushes.size() == 1);
+    assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
+    assert_string_equal(read->reasons.at(0).sentence().c_str(), "a: content 2 has 1 bytes (expected 2)");
+    assert_string_equal(read->reasons.at(1).sentence().c_str(), "failed");
+    for (std::size_t size = 0; size < text.size(); ++size) {
+        assert_fails(cli::decode_health(std::string_view{text}.substr(0, size)), "does not know");
+    }
+}
+
+// A member that is missing, or of another type.
+void other_text_is_no_status(void **) {
+    const std::string text = cli::encode_health(some_health());
+    for (const char *member :
+         {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes", "capacity",
+          "free_bytes", "clients", "pushes", "last", "reasons", "kind", "seconds", "host"}) {
+        std::string other = text;
+        const std::size_t at = other.find(fmt::format("\"{}\":", member));
+        assert_true(at != std::string::npos);
+        other.at(at + 1) = '_';
+        assert_fails(cli::decode_health(other), "does not know");
+    }
+    for (const char *other : {"", "3", "[]", "{}", R"({"version":3})"}) {
+        assert_fails(cli::decode_health(other), "does not know");
+    }
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {cmocka_unit_test(a_status_survives),
+                                cmocka_unit_test(other_text_is_no_status)};
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
