@@ -120,7 +120,8 @@ int rpma_utils_get_ibv_context(const char *addr, enum rpma_util_ibv_context_type
  * Tells whether a device reads and writes memory that is not pinned (on-demand paging) over a reliable
  * connection. Memory of a file system with DAX needs that.
  *
- *   is_odp_capable  It becomes 1 or 0; 0 also when the device cannot be queried.
+ *   is_odp_capable  It becomes 1 or 0; 1 on the device in user space, which pins no memory; 0 also when the
+ *                   device cannot be queried.
  *
  * Errors:
  *   RPMA_E_PROVIDER  The device cannot be queried.

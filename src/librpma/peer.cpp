@@ -165,7 +165,7 @@ librpma::Result<librpma::RegisteredMemory> rpma_peer::register_memory(void *addr
     int access = access_for(usage, native);
     errno = 0;
     verbs::MemoryRegion region = reg_mr(access);
-    if (!region && errno == EOPNOTSUPP && abilities_.on_demand_paging) {
+    if (!region && errno == EOPNOTSUPP && provider_.capabilities.pins_memory && abilities_.on_demand_paging) {
         // Memory of a file system with DAX cannot be pinned.
         access |= IBV_ACCESS_ON_DEMAND;
         region = reg_mr(access);

@@ -107,7 +107,7 @@ static void serves(const char *device, const char *address, enum rpma_util_ibv_c
     assert_non_null(context);
     assert_true(logged(address, context->device->name, NULL));
     assert_ok(rpma_utils_ibv_context_is_odp_capable(context, &odp));
-    assert_true(odp == 0 || odp == 1);
+    assert_true(odp == 1 || (odp == 0 && strncmp(context->device->name, "soft_", 5) != 0));
 }
 
 static void soft_device_serves_loopback(void **state) {

@@ -33,10 +33,14 @@ using soft::ProtectionDomain;
 constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                                   IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB |
                                   SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
-                                  IBV_ACCESS_OPTIONAL_RANGE;
+                                  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_OPTIONAL_RANGE;
 
 // The access flags of verbs that this device does not support.
-constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
+constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+
+// What queue pairs of each type do with such memory, and more on RC.
+constexpr std::uint32_t on_demand =
+    IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
 
 // Returns 0 or an errno value.
 int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
@@ -179,6 +183,13 @@ int softrdma_ibv_query_device_ex(ibv_context *context, const ibv_query_device_ex
     *attributes = {};
     soft::query(device_of(*context), attributes->orig_attr);
     attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
+    // No memory is pinned, so any region is on demand. There is none for the whole address space (implicit).
+    attributes->odp_caps = {
+        .general_caps = IBV_ODP_SUPPORT,
+        .per_transport_caps = {
+            .rc_odp_caps = on_demand | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+            .uc_odp_caps = on_demand,
+            .ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV}};
     return 0;
 }
 
