@@ -37,14 +37,16 @@ truncate -s 48M disk && loop=$(losetup -f --show disk) || die "no loop device"
 sectors=$(blockdev --getsz "$loop")
 # table [FIRST-LAST...]: these blocks of 4096 bytes fail from now on.
 table() {
-    local first last at=0
-    while IFS=- read -r first last; do
-        [ -n "$first" ] || continue
-        [ $((first * 8)) -le $at ] || echo "$at $((first * 8 - at)) linear $loop $at"
-        at=$(((${last:-$first} + 1) * 8))
-        echo "$((first * 8)) $((at - first * 8)) error"
-    done < <(printf '%s\n' "$@" | sort -n)
-    [ $at -ge "$sectors" ] || echo "$at $((sectors - at)) linear $loop $at"
+    printf '%s\n' "$@" | sort -n | {
+        at=0
+        while IFS=- read -r first last; do
+            [ -n "$first" ] || continue
+            [ $((first * 8)) -le $at ] || echo "$at $((first * 8 - at)) linear $loop $at"
+            at=$(((${last:-$first} + 1) * 8))
+            echo "$((first * 8)) $((at - first * 8)) error"
+        done
+        [ $at -ge "$sectors" ] || echo "$at $((sectors - at)) linear $loop $at"
+    }
 }
 fail_blocks() {
     table "$@" >table
@@ -122,8 +124,9 @@ for ((cut = 1; cut <= cuts; cut++)); do
     if "$rpma" push old 127.0.0.1:7204 >push.out 2>push.err && grep -q 'cannot make it durable' server.err; then
         die "a push was taken after storage failed"
     fi
-    # Clients do not see content that is not durable.
-    holds 7204 old || die "pulls do not go on after storage failed: $(cat pull.err)"
+    # Clients do not see content that is not durable. ext4 shuts itself down when its journal fails, and opens no file then.
+    holds 7204 old || { [ $kind != content ] && grep -q 'cannot be opened: Input/output error' pull.err; } ||
+        die "pulls do not go on after storage failed: $(cat pull.err)"
     cp --sparse=always disk power_cut
     mount -o loop power_cut cut || die "the disk cannot be mounted after the cut"
     serve copy cut/contents 7205 && copy_server=$started || die "no server after the cut"
