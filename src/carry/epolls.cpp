@@ -104,6 +104,13 @@ struct Member {
     }
 };
 
+// A member of whose ring the program is to be told.
+struct Ready {
+    Member *member;
+    std::uint32_t events;
+    std::int64_t since;
+};
+
 struct Set {
     explicit Set(int number) : epoll{number} {}
     ~Set() {
@@ -120,6 +127,7 @@ struct Set {
     // Members that were taken out. A wait of another thread may have an event of theirs.
     std::deque<std::unique_ptr<Member>> gone;
     std::vector<Member *> hot;
+    std::vector<Ready> ready;       // for take_from_rings()
     std::vector<Member *> changed;  // may have events in the kernel's set that are not needed
     int waker = -1;                 // an eventfd in the set, under the set's address; ends a sleep
     std::size_t first = 0;          // of `hot`, to be looked at first
@@ -412,11 +420,11 @@ void erase_sets(Which is_gone) REQUIRES(mutex) {
     }
 }
 
-// Writes the events of the rings. Returns how many.
+// Writes the events of the rings, in the order in which the bytes came, as the kernel does. Returns how many.
 std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mutex) {
-    std::size_t count = 0;
+    set.ready.clear();
     const std::size_t all = set.hot.size();
-    for (std::size_t i = 0; i < all && count < events.size(); ++i) {
+    for (std::size_t i = 0; i < all && set.ready.size() < events.size(); ++i) {
         Member &member = *set.hot[(set.first + i) % all];
         const bool is_readable = member.is_ready();
         const std::uint32_t writable = member.writable();
@@ -434,12 +442,18 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
             member.quiet = 0;
             member.is_disarmed = member.has(EPOLLONESHOT);
         }
-        member.found = &events[count++];
-        *member.found = {.events = (is_readable ? member.wanted.events & to_read : 0) | writable,
-                         .data = member.wanted.data};
+        set.ready.push_back({.member = &member,
+                             .events = (is_readable ? member.wanted.events & to_read : 0) | writable,
+                             .since = is_readable ? member.socket->filled_at() : 0});
     }
     set.first = all != 0 ? (set.first + 1) % all : 0;
-    return count;
+    std::ranges::stable_sort(set.ready, {}, &Ready::since);
+    auto event = events.begin();
+    for (const Ready &one : set.ready) {
+        *event = {.events = one.events, .data = one.member->wanted.data};
+        one.member->found = &*event++;
+    }
+    return set.ready.size();
 }
 
 // The kernel has disarmed the member for an event of which the program is not told.

@@ -47,6 +47,7 @@ struct Direction {
     // The sender writes these.
     alignas(64) std::atomic<std::uint64_t> put;  // bytes that were put into the ring; and `refused`
     std::atomic<std::uint64_t> origin;           // the count of `put` that is at the ring's first place
+    std::atomic<std::int64_t> filled_at;         // when bytes were put into the empty ring (base::Clock)
     std::atomic<std::uint64_t> doorbells;
     std::atomic<std::uint32_t> turn;  // the present one; the odd ones are in the ring
     Turn turns[most_turns];           // turn k is turns[k % most_turns]
@@ -59,7 +60,7 @@ struct Direction {
 };
 
 struct Link {
-    static constexpr std::uint64_t mark = 0x72706d612d637232;  // changes when the layout does
+    static constexpr std::uint64_t mark = 0x72706d612d637233;  // changes when the layout does
     // The end that made the link offers it; the other one joins; the first opens it, which proves to the
     // other that it still has the connection. No turn leaves TCP before that.
     enum State : std::uint32_t { Offered, Joined, Open, Withdrawn };

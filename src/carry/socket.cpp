@@ -383,6 +383,7 @@ std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {
     if (used == 0) {  // begins at the front again, which is in the processor's cache
         out_.origin = put;
         direction.origin.store(put, std::memory_order_relaxed);
+        direction.filled_at.store(now(), std::memory_order_relaxed);
     }
     const std::uint64_t size = std::min({Direction::ring_bytes - used, std::uint64_t{bytes}, piece_bytes});
     base::for_pieces(parts, skip, size, [&](std::span<const std::byte> piece, std::size_t before) {
@@ -575,6 +576,11 @@ Socket::Nothing Socket::sleep(int fd, int flags) {
 std::uint64_t Socket::arrived() const {
     const Inside inside{*this};
     return is_linked() ? from_peer().put.load(std::memory_order_acquire) & ~Direction::refused : 0;
+}
+
+std::int64_t Socket::filled_at() const {
+    const Inside inside{*this};
+    return is_linked() ? from_peer().filled_at.load(std::memory_order_relaxed) : 0;
 }
 
 bool Socket::is_partly_in_tcp() const {

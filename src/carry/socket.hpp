@@ -106,6 +106,8 @@ public:
     [[nodiscard]] bool is_readable(int fd);
     // Returns how many bytes have come through the ring, so that a caller sees whether more came.
     [[nodiscard]] std::uint64_t arrived() const;
+    // Returns when the peer put the bytes into the ring that are there, in nanoseconds of base::Clock.
+    [[nodiscard]] std::int64_t filled_at() const;
     // Returns whether bytes of another turn may be in TCP, beside those of the ring.
     [[nodiscard]] bool is_partly_in_tcp() const;
     // Returns a number that changes when bytes for the program, or the end of them, come through TCP.

@@ -154,6 +154,44 @@ static void one_shot_is_one(void **state) {
 }
 
 /* The outer set tells of the inner one, from before the connection goes over and after it. */
+/* A set tells of its members in the order in which their bytes came, by memory or by TCP; not when both ways
+ * are in use. */
+static void members_are_told_of_in_order(void **state) {
+    (void)state;
+    if (getenv("RPMA_CARRY_SHAKE") != NULL) {
+        skip();
+    }
+    static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    int pairs[3][2];
+    for (int i = 0; i < 3; ++i) {
+        make_pair(pairs[i]);
+    }
+    const int epoll = watching(pairs[0][1], EPOLLIN);
+    for (int i = 1; i < 3; ++i) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = pairs[i][1]};
+        assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, pairs[i][1], &event), 0);
+    }
+    for (size_t order = 0; order < sizeof(orders) / sizeof(orders[0]); ++order) {
+        struct epoll_event events[3];
+        char byte = 0;
+        assert_not_told(
+            epoll); /* the kernel moves a member to the end only when it was told that there is nothing */
+        for (int i = 0; i < 3; ++i) {
+            assert_int_equal(send(pairs[orders[order][i]][0], "x", 1, 0), 1);
+            await(pairs[orders[order][i]][1], POLLIN);
+        }
+        assert_int_equal(epoll_wait(epoll, events, 3, wait_ms), 3);
+        for (int i = 0; i < 3; ++i) {
+            assert_int_equal(events[i].data.fd, pairs[orders[order][i]][1]);
+            assert_int_equal(recv(events[i].data.fd, &byte, 1, 0), 1);
+        }
+    }
+    assert_int_equal(close(epoll), 0);
+    for (int i = 0; i < 3; ++i) {
+        close_pair(pairs[i]);
+    }
+}
+
 static void sets_tell_of_sets(void **state) {
     (void)state;
     int ends[2];
@@ -255,6 +293,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_member_comes_back_with_its_number),
         cmocka_unit_test(an_edge_is_told_of_once),
         cmocka_unit_test(one_shot_is_one),
+        cmocka_unit_test(members_are_told_of_in_order),
         cmocka_unit_test(sets_tell_of_sets),
         cmocka_unit_test(a_child_ends),
         cmocka_unit_test(a_killed_process_resets),
