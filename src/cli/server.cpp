@@ -184,6 +184,7 @@ Outcome<> Server::run(int signal_fd) {
     while (true) {
         epoll_event event{};
         const int wait = next_wait();
+        metrics_.connected(clients_.size(), pushers_.size());
         const int ready = epoll_wait(epoll_.get(), &event, 1, unread_.empty() ? wait : 0);
         if (ready < 0 && errno != EINTR) {
             return failed("epoll_wait: {}", errno_text(errno));
@@ -191,7 +192,6 @@ Outcome<> Server::run(int signal_fd) {
         if (ready > 0 && !take(event.data.u64, signal_fd)) {
             return {};
         }
-        metrics_.connected(clients_.size(), pushers_.size());
         if (!unread_.empty()) {
             const int fd = unread_.front();
             unread_.pop_front();
