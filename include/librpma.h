@@ -1710,6 +1710,20 @@ int rpma_conn_get_error(const struct rpma_conn *conn, int *error);
 int rpma_conn_get_link(const struct rpma_conn *conn, const char **link);
 
 /**
+ * Tells how many paths a connection has now. A connection of MPTCP (SOFTRDMA_MPTCP, softrdma(7)) may have
+ * several, and lasts as long as one of them works.
+ *
+ *   paths  It becomes their number. A path that is silent counts until TCP gives it up. It becomes -1 when
+ *          the connection is not one of MPTCP, because this process or the peer does not use it: the
+ *          connection has one path for good, or goes through memory.
+ *
+ * Threads: any number at once.
+ * Errors:
+ *   RPMA_E_AGAIN  The connection is not established yet.
+ */
+int rpma_conn_get_paths(const struct rpma_conn *conn, int *paths);
+
+/**
  * Tells which peer asks for a connection: the identity of the key or certificate with which the peer has
  * authenticated itself (RPMA_TLS, softrdma(7)). A program decides with it whether it accepts, and what the
  * peer may do.

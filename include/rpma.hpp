@@ -447,6 +447,14 @@ public:
         }
         return std::string_view{name};
     }
+    // Returns how many paths the connection has; none when it is not one of MPTCP.
+    [[nodiscard]] expected<std::optional<unsigned>> paths() const {
+        int count = -1;
+        if (const int code = rpma_conn_get_paths(object_, &count); code != 0) {
+            return std::unexpected{error{code}};
+        }
+        return count >= 0 ? std::optional{static_cast<unsigned>(count)} : std::nullopt;
+    }
     // Returns the identity with which both ends have authenticated each other; none without TLS.
     // The text is valid as long as the connection.
     [[nodiscard]] expected<std::optional<std::string_view>> identity() const {

@@ -282,6 +282,16 @@ extern unsigned softrdma_peer_operations(const struct ibv_qp *qp);
 extern const char *softrdma_link(const struct ibv_qp *qp);
 
 /**
+ * Tells how many paths a queue pair's connection has now, when it is one of MPTCP (SOFTRDMA_MPTCP,
+ * softrdma(7)). Its bytes go over any of them, and the connection lasts as long as one of them works. A path
+ * that is silent counts until TCP gives it up.
+ *
+ * Returns: their number; -1 when the connection has one path for good, or there is none: it goes through
+ * memory or over plain TCP, because this process or the peer does not use MPTCP.
+ */
+extern int softrdma_paths(const struct ibv_qp *qp);
+
+/**
  * Makes an id of RDMA_PS_TCP use TLS, and nothing else, for the connection that it asks for, or for all that
  * its listener takes. The ids of these requests use it too. It is for a program whose connections do not all
  * have the keys or certificates that RPMA_TLS names (softrdma(7)).

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/multipath.hpp"
 #include "base/tls.hpp"
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
@@ -46,7 +47,7 @@ struct ControlCalls {
     std::set<std::string> (*interfaces_of)(const std::string &device);
     // Its bits of native operations.
     std::uint64_t (*capabilities_of)(ibv_context *);
-    bool has_tls;
+    bool is_soft;
 };
 
 std::set<std::string> interfaces_of_kernel(const std::string &device) {
@@ -87,7 +88,7 @@ constexpr ControlCalls kernel{
                      ibv_port_attr *attributes) { return ibv_query_port(context, port, attributes); },
     .interfaces_of = interfaces_of_kernel,
     .capabilities_of = capabilities_of_kernel,
-    .has_tls = false};
+    .is_soft = false};
 
 std::set<std::string> interfaces_of_soft(const std::string &device) {
     return {device.substr(std::string_view{"soft_"}.size())};
@@ -108,7 +109,7 @@ constexpr ControlCalls soft{.name = "soft",
                             .query_port = softrdma_ibv_query_port,
                             .interfaces_of = interfaces_of_soft,
                             .capabilities_of = capabilities_of_soft,
-                            .has_tls = true};
+                            .is_soft = true};
 
 // Link-local IPv6 addresses keep their %interface.
 std::vector<std::string> addresses_of(const std::set<std::string> &interfaces) {
@@ -142,12 +143,12 @@ const char *transport_of(const ibv_device &device, const ibv_port_attr &port) {
 // Returns by which configuration the connections of such a device use TLS; null when they do not.
 nlohmann::json tls_of(const ControlCalls &calls) {
     const char *const required = base::required_tls();
-    return calls.has_tls && required != nullptr ? nlohmann::json(required) : nlohmann::json();
+    return calls.is_soft && required != nullptr ? nlohmann::json(required) : nlohmann::json();
 }
 
 std::string tls_text(const ControlCalls &calls) {
     const char *const required = base::required_tls();
-    return required == nullptr ? "no" : calls.has_tls ? required : "none, so not used";
+    return required == nullptr ? "no" : calls.is_soft ? required : "none, so not used";
 }
 
 Facts describe(ibv_device *device, const ControlCalls &calls) {
@@ -171,6 +172,7 @@ Facts describe(ibv_device *device, const ControlCalls &calls) {
     };
     const bool flush = (capabilities & flush_bits) == flush_bits;
     const bool atomic_write = (capabilities & atomic_write_bit) != 0;
+    const bool has_multipath = calls.is_soft && base::uses_multipath();
     const auto addresses = addresses_of(calls.interfaces_of(name));
     return {{"name", "DEVICE", name, name},
             {"kind", "KIND", calls.name, calls.name},
@@ -187,6 +189,7 @@ Facts describe(ibv_device *device, const ControlCalls &calls) {
             {"flush", "FLUSH", flush, flush ? "yes" : "by read"},
             {"atomic_write", "ATOMIC WRITE", atomic_write, atomic_write ? "yes" : "by write"},
             {"tls", "TLS", tls_of(calls), tls_text(calls)},
+            {"mptcp", "MPTCP", has_multipath, has_multipath ? "yes" : "no"},
             {"addresses", "ADDRESSES", addresses, fmt::format("{}", fmt::join(addresses, " "))}};
 }
 
@@ -234,7 +237,8 @@ void add_devices(CLI::App &app, Command &chosen) {
         "completion\n"
         "queue entries and memory regions; READS is the number of reads and atomics under way at once. TLS "
         "says what "
-        "RPMA_TLS asks for; devices of the kernel have no TLS, and are not used then.\n");
+        "RPMA_TLS asks for; devices of the kernel have no TLS, and are not used then.\n"
+        "MPTCP says whether connections outlast the loss of a network (SOFTRDMA_MPTCP).\n");
     command->add_flag("--json", options->json, "Print JSON");
     command->add_flag("--roce", options->roce,
                       "List what a program under `rpma run --roce` sees: the devices, and the GIDs of each");

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -145,7 +146,9 @@ std::string reason_of(const Seen &one) {
     return is_broken ? errno_text(one.live.error) : one.description.reason.data();
 }
 
-Facts facts_of(const Seen &one) {
+using Paths = std::map<std::uint32_t, unsigned>;
+
+Facts facts_of(const Seen &one, const Paths &paths) {
     const registry::Live &live = one.live;
     const bool is_stream = one.description.mode == registry::Mode::Rdma;
     const bool is_carried = one.description.mode == registry::Mode::Carried;
@@ -158,6 +161,8 @@ Facts facts_of(const Seen &one) {
         return Fact{name, column, text.empty() ? nlohmann::json() : nlohmann::json(text),
                     text.empty() ? "-" : text};
     };
+    const auto multipath = paths.find(static_cast<std::uint32_t>(one.description.inode));
+    const bool has_paths = multipath != paths.end() && live.link != registry::Link::Memory;
     const auto count = [](const char *name, const char *column, bool is_known, std::uint64_t value) {
         return Fact{name, column, is_known ? nlohmann::json(value) : nlohmann::json{},
                     is_known ? std::to_string(value) : "-"};
@@ -180,6 +185,7 @@ Facts facts_of(const Seen &one) {
             count("received_bytes", "RECEIVED", is_counted, received),
             count("memory_bytes", "BY MEMORY", is_carried, by_memory),
             count("turns_back", "TURNS BACK", is_carried, live.turns_back),
+            count("paths", "PATHS", has_paths, has_paths ? multipath->second : 0),
             count("window_bytes", "WINDOW", is_stream, left(live.granted_bytes, live.sent_bytes)),
             count("credits", "CREDITS", is_stream, left(live.granted_messages, live.sent_messages)),
             count("stalls_for_peer", "PEER STALLS", is_stream, live.stalls_for_peer),
@@ -190,8 +196,9 @@ Facts facts_of(const Seen &one) {
 
 void print_sockets(bool json) {
     std::vector<Facts> rows;
+    const Paths paths = registry::multipath_connections();
     for (const Seen &one : all_sockets()) {
-        rows.push_back(facts_of(one));
+        rows.push_back(facts_of(one, paths));
     }
     if (json) {
         Summary summary;
@@ -223,6 +230,7 @@ void add_sockets(CLI::App &app, Command &chosen) {
     CLI::App *command = app.add_subcommand(
         "sockets", "List the rsockets of your processes, or as root those of all processes");
     command->footer(
+        "PATHS is the number of paths of a connection of MPTCP.\n"
         "BY MEMORY are the bytes of a carried TCP connection, of both directions, that went through memory; "
         "TURNS\n"
         "BACK tells how often its bytes went back to TCP.\n"

@@ -285,6 +285,22 @@ int rpma_conn_get_link(const struct rpma_conn *conn, const char **link) {
     return 0;
 }
 
+int rpma_conn_get_paths(const struct rpma_conn *conn, int *paths) {
+    if (conn == nullptr || paths == nullptr) {
+        return librpma::invalid("conn or paths is NULL");
+    }
+    const verbs::Provider &provider = conn->provider();
+    if (!provider.capabilities.tells_link) {
+        *paths = -1;
+        return 0;
+    }
+    if (provider.beyond.link(conn->qp()) == nullptr) {
+        return RPMA_E_AGAIN;
+    }
+    *paths = provider.beyond.paths(conn->qp());
+    return 0;
+}
+
 int rpma_conn_get_identity(const struct rpma_conn *conn, const char **identity) {
     if (conn == nullptr || identity == nullptr) {
         return librpma::invalid("conn or identity is NULL");

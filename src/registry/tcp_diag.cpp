@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/fd.hpp"
@@ -21,7 +23,8 @@ namespace registry {
 
 namespace {
 
-// This is the value of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h>.
+// These are the values of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h>.
+constexpr int tcp_established = 1;
 constexpr int tcp_listen = 10;
 
 struct Place {
@@ -57,23 +60,24 @@ inet_diag_req_v2 question_of(const sockaddr_storage &local, const sockaddr_stora
     return question;
 }
 
-// An older kernel's tcp_info is shorter, and ends with zeros here.
-void take_counts(std::span<const char> attributes, TcpSocket &socket) {
+// Returns the attribute that INET_DIAG_INFO names. An older kernel's is shorter, and ends with zeros here.
+template <typename Info>
+std::optional<Info> info_of(std::span<const char> attributes) {
     while (attributes.size() >= sizeof(rtattr)) {
         rtattr head{};
         std::memcpy(&head, attributes.data(), sizeof(head));
         if (head.rta_len < sizeof(head) || head.rta_len > attributes.size()) {
-            return;
+            break;
         }
         if (head.rta_type == INET_DIAG_INFO) {
-            tcp_info counts{};
-            std::memcpy(&counts, attributes.data() + RTA_LENGTH(0),
-                        std::min(sizeof(counts), head.rta_len - sizeof(head)));
-            socket.sent_bytes = counts.tcpi_bytes_sent - counts.tcpi_bytes_retrans;
-            socket.received_bytes = counts.tcpi_bytes_received;
+            Info info{};
+            std::memcpy(&info, attributes.data() + RTA_LENGTH(0),
+                        std::min(sizeof(info), head.rta_len - sizeof(head)));
+            return info;
         }
         attributes = attributes.subspan(std::min<std::size_t>(RTA_ALIGN(head.rta_len), attributes.size()));
     }
+    return std::nullopt;
 }
 
 base::Result<TcpSocket> socket_of(std::span<const char> answer) {
@@ -96,9 +100,44 @@ base::Result<TcpSocket> socket_of(std::span<const char> answer) {
     TcpSocket socket{
         .user = found.idiag_uid, .inode = found.idiag_inode, .listens = found.idiag_state == tcp_listen};
     if (!socket.listens) {
-        take_counts(body.subspan(NLMSG_ALIGN(sizeof(found))), socket);
+        if (const auto counts = info_of<tcp_info>(body.subspan(NLMSG_ALIGN(sizeof(found))))) {
+            socket.sent_bytes = counts->tcpi_bytes_sent - counts->tcpi_bytes_retrans;
+            socket.received_bytes = counts->tcpi_bytes_received;
+        }
     }
     return socket;
+}
+
+// Of the kernel's mptcp_info, as far as it is looked at.
+struct MultipathInfo {
+    std::uint8_t subflows;
+    std::array<std::uint8_t, 7> others;
+    std::uint32_t flags;
+    std::array<std::uint8_t, 68> more;
+    std::uint8_t all_subflows;
+};
+static_assert(offsetof(MultipathInfo, all_subflows) == 80);
+
+// Returns false behind the last message.
+bool take_multipath(std::span<const char> answer, std::map<std::uint32_t, unsigned> &all) {
+    while (answer.size() >= NLMSG_HDRLEN) {
+        nlmsghdr header{};
+        std::memcpy(&header, answer.data(), sizeof(header));
+        if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY || header.nlmsg_len > answer.size() ||
+            header.nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg))) {
+            return false;
+        }
+        const auto body = answer.subspan(NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN);
+        inet_diag_msg found{};
+        std::memcpy(&found, body.data(), sizeof(found));
+        const auto info = info_of<MultipathInfo>(body.subspan(sizeof(found)));
+        constexpr std::uint32_t is_plain = 1;
+        if (info && (info->flags & is_plain) == 0) {
+            all[found.idiag_inode] = info->all_subflows;
+        }
+        answer = answer.subspan(std::min<std::size_t>(NLMSG_ALIGN(header.nlmsg_len), answer.size()));
+    }
+    return true;
 }
 
 }  // namespace
@@ -126,6 +165,41 @@ base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local, const socka
         return failed;
     }
     return socket_of(std::span{answer}.first(static_cast<std::size_t>(size)));
+}
+
+// The kernel tells all of them only, and the number of their protocol is longer than the question's field.
+std::map<std::uint32_t, unsigned> multipath_connections() {
+    constexpr int mptcp = IPPROTO_MPTCP;
+    struct Question {
+        nlmsghdr header;
+        inet_diag_req_v2 body;
+        rtattr head;
+        std::uint32_t protocol;
+    } question{.header = {.nlmsg_len = sizeof(Question),
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
+                          .nlmsg_seq = 1,
+                          .nlmsg_pid = 0},
+               .body = {},
+               .head = {.rta_len = RTA_LENGTH(sizeof(std::uint32_t)), .rta_type = INET_DIAG_REQ_PROTOCOL},
+               .protocol = mptcp};
+    question.body.sdiag_protocol = IPPROTO_RAW;
+    question.body.idiag_ext = 1U << (INET_DIAG_INFO - 1);
+    question.body.idiag_states = 1U << tcp_established;
+    std::map<std::uint32_t, unsigned> all;
+    for (const std::uint8_t family : {std::uint8_t{AF_INET}, std::uint8_t{AF_INET6}}) {
+        question.body.sdiag_family = family;
+        const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
+        if (!kernel || send(kernel.get(), &question, sizeof(question), 0) != ssize_t{sizeof(question)}) {
+            continue;
+        }
+        alignas(nlmsghdr) std::array<char, 32768> answer{};
+        ssize_t size = 0;
+        do {
+            size = recv(kernel.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+        } while (size > 0 && take_multipath(std::span{answer}.first(static_cast<std::size_t>(size)), all));
+    }
+    return all;
 }
 
 }  // namespace registry

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <map>
 
 #include "base/result.hpp"
 
@@ -27,5 +28,9 @@ struct TcpSocket {
 // ENOENT: there is none. Others: the kernel cannot be asked.
 [[nodiscard]] base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local,
                                                     const sockaddr_storage &peer);
+
+// Returns how many paths each connection of MPTCP in this network namespace has, by the inode of its socket.
+// Empty when the kernel cannot be asked. Throws std::bad_alloc.
+[[nodiscard]] std::map<std::uint32_t, unsigned> multipath_connections();
 
 }  // namespace registry

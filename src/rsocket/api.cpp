@@ -12,6 +12,7 @@
 #include <span>
 
 #include "base/fork.hpp"
+#include "base/multipath.hpp"
 #include "base/parts.hpp"
 #include "rsocket/datagram_socket.hpp"
 #include "rsocket/descriptor_set.hpp"
@@ -134,12 +135,12 @@ Result<int> make(int domain, int type, int protocol) {
         return made ? Result<int>{Table::instance().add(std::move(*made))} : std::unexpected{made.error()};
     }
     // The kernel's socket never blocks, as after raccept.
-    base::Fd fd{::socket(domain, type | SOCK_NONBLOCK, protocol)};
+    auto fd = base::stream_socket(domain, (type & flags) | SOCK_NONBLOCK);
     if (!fd) {
-        return base::last_failure();
+        return std::unexpected{fd.error()};
     }
     return Table::instance().add(std::make_shared<Socket>(
-        std::move(fd), Socket::State::Fresh, configuration().settings, (type & SOCK_NONBLOCK) == 0));
+        std::move(*fd), Socket::State::Fresh, configuration().settings, (type & SOCK_NONBLOCK) == 0));
 }
 
 Result<int> control(AnySocket &socket, int command, int argument) {

@@ -107,6 +107,8 @@ struct CallsBeyondVerbs {
     int (*end_error)(const ibv_qp *qp);
     // Returns the name of the way that the bytes of a queue pair's connection take.
     const char *(*link)(const ibv_qp *qp);
+    // Returns how many paths the connection of a queue pair has, or -1 (softrdma_paths).
+    int (*paths)(const ibv_qp *qp);
     // Makes an id that has not begun use TLS (softrdma_set_tls). Returns 0, or -1 and errno.
     int (*set_tls)(rdma_cm_id *id, const char *tls);
     // Returns the identity with which the peer of an id has authenticated itself, or nullptr
@@ -141,7 +143,8 @@ struct Capabilities {
     // A queue pair knows why its connection ended: beyond.end_error. Without this capability only
     // events tell.
     bool tells_end_error;
-    // A queue pair knows the way that its bytes take: beyond.link. Without this capability the device is it.
+    // A queue pair knows the way that its bytes take: beyond.link and beyond.paths. Without this capability
+    // the device is it.
     bool tells_link;
     // Peers can authenticate themselves: beyond.identity.
     bool authenticates;

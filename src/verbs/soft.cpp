@@ -88,6 +88,7 @@ const Provider soft = {
                .disconnect_when_sent = softrdma_disconnect_when_sent,
                .end_error = softrdma_end_error,
                .link = softrdma_link,
+               .paths = softrdma_paths,
                .set_tls = softrdma_set_tls,
                .identity = softrdma_identity,
                .peers_are_known = softrdma_peers_are_known},

@@ -28,6 +28,8 @@ static void arguments_are_checked(void **state) {
     assert_code(rpma_conn_get_qp_num(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_link(NULL, &link), RPMA_E_INVAL);
     assert_code(rpma_conn_get_link(conn, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_paths(NULL, &fd), RPMA_E_INVAL);
+    assert_code(rpma_conn_get_paths(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_identity(NULL, &link), RPMA_E_INVAL);
     assert_code(rpma_conn_get_identity(conn, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_get_cq(NULL, &cq), RPMA_E_INVAL);
@@ -188,6 +190,9 @@ static void the_link_is_told(void **state) {
     assert_ok(rpma_conn_get_link(ends->server, &server));
     assert_string_equal(client, expected);
     assert_string_equal(server, expected);
+    int paths = 7;
+    assert_ok(rpma_conn_get_paths(ends->client, &paths));
+    assert_int_equal(paths, -1); /* this host's connections have one path */
 }
 
 /* The tests' keys have the identity test. */

@@ -100,6 +100,7 @@ wrong_settings() {
 }
 RPMA_DEVICE=hardware wrong_settings 'RPMA_DEVICE is "hardware", expected auto, kernel or soft'
 RPMA_DEVICE=hardware refused_with 2 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
+SOFTRDMA_MPTCP=yes wrong_settings 'SOFTRDMA_MPTCP is "yes", expected on, off or auto'
 SOFTRDMA_CRC=yes wrong_settings 'SOFTRDMA_CRC is "yes", expected 0 or 1'
 SOFTRDMA_SHM=yes wrong_settings 'SOFTRDMA_SHM is "yes", expected on, rings or off'
 RPMA_TLS=bogus wrong_settings 'RPMA_TLS is "bogus", expected psk:FILE or x509:FILE'

@@ -172,6 +172,11 @@ const char *softrdma_link(const ibv_qp *qp) {
     return AnyQueuePair::of(qp)->link_name();
 }
 
+int softrdma_paths(const ibv_qp *qp) {
+    const auto paths = AnyQueuePair::of(qp)->paths();
+    return paths ? static_cast<int>(*paths) : -1;
+}
+
 int softrdma_end_error(const ibv_qp *qp) {
     return AnyQueuePair::of(qp)->end_error();
 }

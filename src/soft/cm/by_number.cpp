@@ -21,8 +21,9 @@
 #include "soft/datagram/socket.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/environment.hpp"
+#include "soft/ground/interfaces.hpp"
 #include "soft/ground/limits.hpp"
-#include "soft/link/tcp_link.hpp"
+#include "soft/link/multipath_link.hpp"
 
 namespace soft {
 
@@ -171,20 +172,22 @@ ConnectionParameters ByNumber::parameters(bool initiator, bool crc) const {
 }
 
 base::Result<void> ByNumber::try_to_connect() {
-    auto socket = tcp::bound(raw(path_.here), path_.options);
+    tcp::Options options = path_.options;
+    options.within_host = to_itself() || is_here(path_.there);
+    auto socket = tcp::bound(raw(path_.here), options);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
     const tcp::Address here = tcp::local_address(socket->get());
     const tcp::Address there = to_itself() ? here : path_.there;
-    socket = tcp::connect(*std::move(socket), raw(there), path_.options);
+    socket = tcp::connect(*std::move(socket), raw(there), options);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
     if (to_itself()) {
         ConnectionParameters own = parameters(true, false);
         own.ready_to_receive = false;
-        queue_pair_.start(std::make_unique<TcpLink>(*std::move(socket)), there, own, nullptr);
+        queue_pair_.start(link_on(*std::move(socket), limits::silence_timeout), there, own, nullptr);
         return {};
     }
     meeting_ = Meeting::begin(here, there);

@@ -13,7 +13,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/ground/wrong_keys.hpp"
-#include "soft/link/tcp_link.hpp"
+#include "soft/link/multipath_link.hpp"
 
 namespace soft {
 
@@ -53,8 +53,8 @@ std::unique_ptr<Handshake> Handshake::begin(HandshakeOwner &owner, const std::sh
                       tcp::text_of(peer).c_str());
         return nullptr;
     }
-    return std::make_unique<Handshake>(owner, group, std::make_unique<TcpLink>(std::move(socket)), peer, tls,
-                                       request, *delay);
+    return std::make_unique<Handshake>(owner, group, link_on(std::move(socket), limits::silence_timeout),
+                                       peer, tls, request, *delay);
 }
 
 Handshake::~Handshake() {

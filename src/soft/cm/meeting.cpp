@@ -67,36 +67,6 @@ base::Fd unix_socket() {
     return base::Fd{socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
 }
 
-bool is_same_address(const tcp::Address &one, const tcp::Address &other) {
-    if (one.ss_family != other.ss_family) {
-        return false;
-    }
-    if (one.ss_family == AF_INET) {
-        return reinterpret_cast<const sockaddr_in &>(one).sin_addr.s_addr ==
-               reinterpret_cast<const sockaddr_in &>(other).sin_addr.s_addr;
-    }
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(one).sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(other).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
-bool is_loopback(const tcp::Address &address) {
-    if (address.ss_family == AF_INET) {
-        return (ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >> 24) ==
-               IN_LOOPBACKNET;
-    }
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr);
-}
-
-bool is_here(const tcp::Address &address) {
-    if (is_loopback(address)) {
-        return true;
-    }
-    const auto known = local_addresses();
-    return known && std::ranges::any_of(**known, [&address](const LocalAddress &one) {
-               return is_same_address(one.address, address);
-           });
-}
-
 void stays_on_tcp(const tcp::Address &peer, const char *why) {
     BASE_LOG_PEER(Notice, "the connection with %s, which is on this host, stays on TCP: %s",
                   tcp::text_of(peer).c_str(), why);

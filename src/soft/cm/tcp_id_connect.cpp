@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
+#include "soft/ground/interfaces.hpp"
 #include "soft/transport/batch.hpp"
 
 namespace soft {
@@ -29,7 +30,9 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     if (auto may = may_be_secure(*tls_, *(*chosen)->group()); !may) {
         return may;
     }
-    auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options_);
+    tcp::Options options = options_;
+    options.within_host = is_here(peer());
+    auto socket = tcp::connect(std::move(socket_), route.addr.dst_addr, options);
     if (!socket) {
         return std::unexpected{socket.error()};
     }

@@ -215,6 +215,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     // This comes before the program is told, so that a program which connects again has already sent its
     // first FPDU.
     sender_.begin(*link_, access_.text(), parameters);
+    look_at_peer();
 }
 
 void QueuePair::forget_owner(const ConnectionOwner &owner) {

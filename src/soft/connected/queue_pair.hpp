@@ -24,6 +24,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/mutex.hpp"
@@ -60,6 +61,7 @@ public:
 
     // ---- AnyQueuePair ----
     [[nodiscard]] unsigned peer_operations() const override { return sender_.peer_operations(); }
+    [[nodiscard]] std::optional<std::size_t> paths() const override EXCLUDES(group_->mutex());
     [[nodiscard]] int end_error() const override { return end_error_.load(std::memory_order_acquire); }
     void release(CompletionQueue::WorkQueue queue, unsigned slots) override;
 
@@ -105,8 +107,8 @@ public:
 private:
     enum class Phase : std::uint8_t { Idle, Connected, Lost, Draining, Ended };
 
-    // Makes the queue pair look at a full link again when the link gives its peer up. It has a deadline, and
-    // no socket.
+    // Makes the queue pair look at its link again: at a full one when it gives its peer up, and at one of
+    // MPTCP, whose peer may be silent. It has a deadline, and no socket.
     class Patience final : public Source {
     public:
         explicit Patience(QueuePair &queue_pair) : queue_pair_{queue_pair} {}
@@ -161,6 +163,7 @@ private:
 
     // queue_pair_turns.cpp
     void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
+    void look_at_peer() REQUIRES(group_->mutex());
     void persist(Durability &durability);
     void flush_is_done() REQUIRES(group_->mutex());
 
@@ -190,6 +193,7 @@ private:
     UnreadShare unread_share_ GUARDED_BY(group_->mutex());
     ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
     Patience patience_ GUARDED_BY(group_->mutex()){*this};
+    std::size_t told_paths_ GUARDED_BY(group_->mutex()) = 0;         // to the log
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
     bool end_is_due_ GUARDED_BY(group_->mutex()) = false;            // the link was full when it was finished
     bool ending_locally_ GUARDED_BY(group_->mutex()) = false;

@@ -62,10 +62,33 @@ void QueuePair::expire() {
 }
 
 void QueuePair::Patience::expire() {
-    Group &group = *queue_pair_.group_;
-    group.mutex().assert_held();
+    queue_pair_.group_->mutex().assert_held();
+    if (queue_pair_.connected()) {
+        queue_pair_.look_at_peer();
+    }
     queue_pair_.progress();
-    group.let_rest(queue_pair_);
+    queue_pair_.group_->let_rest(queue_pair_);
+}
+
+void QueuePair::look_at_peer() {
+    const auto next = link_->look_at_peer();
+    if (next == base::Clock::time_point::max()) {
+        return;  // the kernel looks, or the link has failed
+    }
+    group_->set_deadline(patience_, next);
+    if (const auto paths = link_->paths(); paths && *paths != told_paths_) {
+        told_paths_ = *paths;
+        BASE_LOG_PEER(Info, "connection with %s: queue pair %u, MPTCP with %zu paths", access_.text().c_str(),
+                      qp_base.qp_num, told_paths_);
+    }
+}
+
+std::optional<std::size_t> QueuePair::paths() const {
+    if (inherited()) {
+        return std::nullopt;
+    }
+    const base::Lock lock{group_->mutex()};
+    return link_ ? link_->paths() : std::nullopt;
 }
 
 void QueuePair::look_for_first_fpdu() {

@@ -16,6 +16,7 @@
 
 #include "base/address.hpp"
 #include "base/fork.hpp"
+#include "base/multipath.hpp"
 #include "base/mutex.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/faults.hpp"
@@ -223,7 +224,7 @@ base::Result<void> check_tls_files() {
 
 base::Result<void> check_variables() {
     const bool valid = Faults::understood() && crc_of_environment() && within_host_of_environment() &&
-                       roce_of_environment() && tls_of_environment();
+                       roce_of_environment() && tls_of_environment() && base::multipath_of_environment();
     return valid ? base::Result<void>{} : base::failure(EINVAL);
 }
 

@@ -8,10 +8,12 @@
 #include <net/if.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <string_view>
 
+#include "base/address.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
@@ -90,6 +92,14 @@ base::Result<std::shared_ptr<const LocalAddresses>> asked_for() {
     return all;
 }
 
+bool is_loopback(const tcp::Address &address) {
+    if (address.ss_family == AF_INET) {
+        return (ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr) >> 24) ==
+               IN_LOOPBACKNET;
+    }
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr);
+}
+
 }  // namespace
 
 base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
@@ -106,6 +116,16 @@ base::Result<std::shared_ptr<const LocalAddresses>> local_addresses() {
         known = *std::move(told);
     }
     return known;
+}
+
+bool is_here(const tcp::Address &address) {
+    if (is_loopback(address)) {
+        return true;
+    }
+    const auto known = local_addresses();
+    return known && std::ranges::any_of(**known, [&address](const LocalAddress &one) {
+               return base::same_host(one.address, address);
+           });
 }
 
 }  // namespace soft

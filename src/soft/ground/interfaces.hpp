@@ -23,5 +23,7 @@ using LocalAddresses = std::vector<LocalAddress>;
 // Returns the addresses of the interfaces that are up, in the kernel's order, or the reason why the kernel
 // does not tell them. They are those of the network namespace in which the process first asked.
 [[nodiscard]] base::Result<std::shared_ptr<const LocalAddresses>> local_addresses();
+// Returns whether an address is one of this machine.
+[[nodiscard]] bool is_here(const tcp::Address &address);
 
 }  // namespace soft

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/address.hpp"
+#include "base/multipath.hpp"
 #include "soft/ground/limits.hpp"
 
 namespace soft::tcp {
@@ -23,16 +24,22 @@ namespace {
 constexpr int keep_alive_idle_s = 10;
 constexpr int keep_alive_interval_s = 5;
 constexpr int keep_alive_probes = 4;
+// An idle path of MPTCP that is silent for some minutes may come back; the kernel does not replace one that
+// it has given up. MultipathLink looks whether all paths are silent.
+constexpr int most_keep_alive_probes = 127;
 
 template <typename T>
 void set(int socket, int level, int option, T value) {
     (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-base::Fd stream_socket(int family, const Options &options) {
-    base::Fd socket{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+base::Result<base::Fd> stream_socket(int family, const Options &options) {
+    constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+    auto socket = options.within_host
+                      ? base::Result<base::Fd>{base::Fd{::socket(family, SOCK_STREAM | flags, 0)}}
+                      : base::stream_socket(family, flags);
     if (socket && options.service_type) {
-        set_service_type(socket.get(), *options.service_type);
+        set_service_type(socket->get(), *options.service_type);
     }
     return socket;
 }
@@ -92,10 +99,11 @@ void set_service_type(int socket, std::uint8_t service_type) {
 }
 
 base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
-    base::Fd socket = stream_socket(address.sa_family, options);
-    if (!socket) {
-        return base::last_failure();
+    auto made = stream_socket(address.sa_family, options);
+    if (!made) {
+        return made;
     }
+    const base::Fd &socket = *made;
     if (options.reuse_address) {
         set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     }
@@ -114,7 +122,7 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
         }
         set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 0);
     }
-    return socket;
+    return made;
 }
 
 base::Result<void> listen(int socket, int backlog) {
@@ -158,10 +166,14 @@ base::Result<base::Fd> adopted(int fd, bool borrow) {
 }
 
 base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const Options &options) {
-    base::Fd socket = bound_socket ? std::move(bound_socket) : stream_socket(to.sa_family, options);
-    if (!socket) {
-        return base::last_failure();
+    base::Result<base::Fd> made{std::move(bound_socket)};
+    if (!*made) {
+        made = stream_socket(to.sa_family, options);
+        if (!made) {
+            return made;
+        }
     }
+    const base::Fd &socket = *made;
     set_connection_options(socket.get());
     // The kernel holds back the packet that completes the connection until the request goes with it. So a
     // server that accepts has the request.
@@ -170,7 +182,7 @@ base::Result<base::Fd> connect(base::Fd bound_socket, const sockaddr &to, const 
     if (::connect(socket.get(), &to, base::length_of(to)) != 0 && errno != EINPROGRESS && errno != EISCONN) {
         return base::last_failure();
     }
-    return socket;
+    return made;
 }
 
 // Connecting a datagram socket asks the routing table and sends nothing.
@@ -197,6 +209,10 @@ void set_connection_options(int socket) {
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, keep_alive_idle_s);
     set(socket, IPPROTO_TCP, TCP_KEEPINTVL, keep_alive_interval_s);
+    if (base::is_multipath(socket)) {
+        set(socket, IPPROTO_TCP, TCP_KEEPCNT, most_keep_alive_probes);
+        return;
+    }
     set(socket, IPPROTO_TCP, TCP_KEEPCNT, keep_alive_probes);
     set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
         static_cast<unsigned>(std::chrono::milliseconds{limits::silence_timeout}.count()));

@@ -40,6 +40,7 @@ struct Options {
     bool reuse_address = false;
     std::optional<bool> v6_only;
     std::optional<std::uint8_t> service_type;  // the octet of RFC 2474
+    bool within_host = false;                  // the peer is on this host, where there is one path
 };
 
 void set_service_type(int socket, std::uint8_t service_type);
@@ -65,8 +66,9 @@ struct AcceptedSocket {
 // given and possible.
 [[nodiscard]] base::Result<Address> source_towards(const sockaddr &to, const Address *from);
 
-// Sets TCP_NODELAY and the time-outs. A peer that vanished is noticed after limits::silence_timeout, also on
-// an idle connection, because keep-alives are sent; with a user time-out TCP does not count them.
+// Sets TCP_NODELAY and the time-outs; those of MPTCP are MultipathLink's. A peer that vanished is noticed
+// after limits::silence_timeout, also on an idle connection, because keep-alives are sent; with a user
+// time-out TCP does not count them.
 void set_connection_options(int socket);
 
 }  // namespace soft::tcp

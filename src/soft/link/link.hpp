@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,6 +127,15 @@ public:
     [[nodiscard]] virtual base::Clock::time_point gives_up_at() const {
         return base::Clock::time_point::max();
     }
+    // Returns for how long a peer may take nothing, as the program's TCP_USER_TIMEOUT says it; 0: for ever.
+    [[nodiscard]] virtual std::chrono::milliseconds user_timeout() const {
+        return std::chrono::milliseconds::zero();
+    }
+    // Looks whether the peer is silent, where the kernel does not, and then makes the link fail with
+    // ETIMEDOUT. It belongs to the thread that receives. Returns when it has to be called again.
+    [[nodiscard]] virtual base::Clock::time_point look_at_peer() { return base::Clock::time_point::max(); }
+    // Returns how many paths the connection has; none when it is not one of MPTCP.
+    [[nodiscard]] virtual std::optional<std::size_t> paths() const { return std::nullopt; }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
     // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has

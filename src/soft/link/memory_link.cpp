@@ -98,11 +98,11 @@ void MemoryLink::note_full() {
 base::Clock::time_point MemoryLink::gives_up_at() const {
     constexpr auto never = base::Clock::time_point::max();
     auto since = full_since_.load(std::memory_order_relaxed);
-    unsigned milliseconds = 0;
-    socklen_t size = sizeof(milliseconds);
-    if (since == never ||
-        getsockopt(descriptor(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) != 0 ||
-        milliseconds == 0) {
+    if (since == never) {
+        return never;
+    }
+    const std::chrono::milliseconds most = tcp_->user_timeout();
+    if (most == std::chrono::milliseconds::zero()) {
         return never;
     }
     const std::uint64_t used = out_.used.load(std::memory_order_relaxed);
@@ -114,7 +114,7 @@ base::Clock::time_point MemoryLink::gives_up_at() const {
         full_used_.store(used, std::memory_order_relaxed);
         since = now;
     }
-    return since + std::chrono::milliseconds{milliseconds};
+    return since + most;
 }
 
 std::size_t MemoryLink::room() const {

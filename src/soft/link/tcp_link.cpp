@@ -123,6 +123,13 @@ bool TcpLink::undelivered() const {
     return ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
+std::chrono::milliseconds TcpLink::user_timeout() const {
+    unsigned milliseconds = 0;
+    socklen_t size = sizeof(milliseconds);
+    const bool known = getsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &size) == 0;
+    return std::chrono::milliseconds{known ? milliseconds : 0};
+}
+
 void TcpLink::limit_unsent(std::size_t bytes) {
     set(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<unsigned>(bytes));
 }

@@ -8,7 +8,7 @@
 
 namespace soft {
 
-class TcpLink final : public Link {
+class TcpLink : public Link {
 public:
     // The socket does not block (tcp.hpp makes such sockets).
     explicit TcpLink(base::Fd socket) : socket_{std::move(socket)} {}
@@ -25,6 +25,7 @@ public:
     [[nodiscard]] int failure() override;
     [[nodiscard]] std::size_t unread_bytes() const override;
     [[nodiscard]] bool undelivered() const override;
+    [[nodiscard]] std::chrono::milliseconds user_timeout() const override;
     void limit_unsent(std::size_t bytes) override;
     [[nodiscard]] const char *name() const override { return "tcp"; }
     [[nodiscard]] std::size_t max_segment() const override;

@@ -39,6 +39,8 @@ public:
     [[nodiscard]] std::size_t unread_bytes() const override EXCLUDES(mutex_);
     [[nodiscard]] bool undelivered() const override EXCLUDES(mutex_);
     [[nodiscard]] base::Clock::time_point gives_up_at() const override { return below_->gives_up_at(); }
+    [[nodiscard]] base::Clock::time_point look_at_peer() override { return below_->look_at_peer(); }
+    [[nodiscard]] std::optional<std::size_t> paths() const override { return below_->paths(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
     [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
     [[nodiscard]] std::optional<Secret> secret(std::string_view context) const override EXCLUDES(mutex_);

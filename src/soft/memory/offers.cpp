@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/multipath.hpp"
 #include "base/shared_value.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/memory/peer_thread.hpp"
@@ -186,11 +187,12 @@ void Offers::keep_written(std::size_t number) {
 }
 
 // Returns whether the peer has closed its socket, as the kernel does for a process that ends. A thread that
-// accesses memory keeps its process's sockets open. This end may have shut its own side down.
+// accesses memory keeps its process's sockets open. This end may have shut its own side down. Of MPTCP the
+// kernel tells the state of one path only.
 bool Offers::peer_is_gone() const {
     tcp_info info{};
     socklen_t size = sizeof(info);
-    return getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+    return !base::is_multipath(socket_) && getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
            info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
            info.tcpi_state != TCP_FIN_WAIT2;
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/result.hpp"
@@ -86,6 +87,8 @@ public:
     // Returns the reason why its connection ended, as an errno value; 0 before the end, and after an orderly
     // end.
     [[nodiscard]] virtual int end_error() const { return 0; }
+    // Returns how many paths its connection has; none when it is not one of MPTCP.
+    [[nodiscard]] virtual std::optional<std::size_t> paths() const { return std::nullopt; }
     // Returns the name of the link of its connection; null when there never was one.
     [[nodiscard]] const char *link_name() const { return link_name_.load(std::memory_order_acquire); }
 

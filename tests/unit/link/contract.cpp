@@ -19,6 +19,7 @@
 #include "base/fd.hpp"
 #include "persist/guard.hpp"
 #include "soft/link/memory_link.hpp"
+#include "soft/link/multipath_link.hpp"
 #include "soft/link/tcp_link.hpp"
 
 // Last, as it wants.
@@ -321,12 +322,22 @@ void a_link_has_descriptors_and_a_segment(FreshLinks &links) {
 
 }  // namespace
 
-Links tcp_links() {
+namespace {
+
+struct Sockets {
+    base::Fd here;
+    base::Fd there;
+};
+
+Sockets connected_sockets(int protocol) {
     sockaddr_in address = loopback(0);
     socklen_t size = sizeof(address);
     auto *const any = reinterpret_cast<sockaddr *>(&address);
-    const base::Fd listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    base::Fd connected{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    const base::Fd listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, protocol)};
+    base::Fd connected{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, protocol)};
+    if (!listener && protocol == IPPROTO_MPTCP) {
+        skip();  // the kernel has none
+    }
     assert_true(listener && connected);
     assert_int_equal(bind(listener.get(), any, size), 0);
     assert_int_equal(listen(listener.get(), 1), 0);
@@ -337,8 +348,21 @@ Links tcp_links() {
     for (const int fd : {connected.get(), accepted.get()}) {
         assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     }
-    return {.here = std::make_unique<soft::TcpLink>(std::move(connected)),
-            .there = std::make_unique<soft::TcpLink>(std::move(accepted))};
+    return {.here = std::move(connected), .there = std::move(accepted)};
+}
+
+}  // namespace
+
+Links tcp_links() {
+    auto [here, there] = connected_sockets(0);
+    return {.here = std::make_unique<soft::TcpLink>(std::move(here)),
+            .there = std::make_unique<soft::TcpLink>(std::move(there))};
+}
+
+Links multipath_links(std::chrono::milliseconds silence) {
+    auto [here, there] = connected_sockets(IPPROTO_MPTCP);
+    return {.here = soft::link_on(std::move(here), silence),
+            .there = soft::link_on(std::move(there), silence)};
 }
 
 Links memory_links(base::Fd *file) {

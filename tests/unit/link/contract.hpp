@@ -3,6 +3,7 @@
 // that calls run_link_contract() with a function that makes pairs.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "soft/link/link.hpp"
@@ -20,6 +21,8 @@ struct Links {
 
 // Returns a TCP connection over 127.0.0.1 with both of its ends in this process.
 [[nodiscard]] Links tcp_links();
+// Returns the same of MPTCP. Skips the test where the kernel has none.
+[[nodiscard]] Links multipath_links(std::chrono::milliseconds silence = std::chrono::hours{1});
 
 // Returns a link through memory with both of its ends in this process. `file` gets a descriptor of the
 // memory.

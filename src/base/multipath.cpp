@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// base/multipath: see the header.
+#include "base/multipath.hpp"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error_text.hpp"
+#include "base/log.hpp"
+
+namespace base {
+
+namespace {
+
+// These are the values of <linux/mptcp.h>, whose mptcp_info ends earlier in older versions.
+constexpr int option_info = 1;
+constexpr int option_tcp_info = 2;
+constexpr std::uint32_t flag_fallback = 1;
+
+struct Info {
+    std::uint8_t subflows;
+    std::uint8_t announced;
+    std::uint8_t accepted;
+    std::uint8_t most_subflows;
+    std::uint8_t endpoints_to_announce;
+    std::uint8_t most_accepted;
+    std::uint32_t flags;
+    std::uint32_t token;
+    std::uint64_t write_sequence;
+    std::uint64_t acknowledged;
+    std::uint64_t next_received;
+    std::uint8_t used_endpoints;
+    std::uint8_t endpoints_to_use;
+    std::uint8_t checksums;
+    std::uint32_t retransmits;
+    std::uint64_t retransmitted_bytes;
+    std::uint64_t sent_bytes;
+    std::uint64_t received_bytes;
+    std::uint64_t acknowledged_bytes;
+    std::uint8_t all_subflows;
+    std::uint32_t sent_ms;
+    std::uint32_t received_ms;
+    std::uint32_t silent_ms;
+};
+static_assert(sizeof(Info) == 96);
+
+// Returns nothing when the kernel does not tell all of it, as one before Linux 6.10.
+std::optional<Info> info_of(int socket) {
+    Info info{};
+    socklen_t size = sizeof(info);
+    if (getsockopt(socket, SOL_MPTCP, option_info, &info, &size) != 0 || size < sizeof(info)) {
+        return std::nullopt;
+    }
+    return info;
+}
+
+// Says once in this process why connections are plain TCP.
+void stays_plain(const char *why) {
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true)) {
+        BASE_LOG(Info, "connections use TCP and no MPTCP: %s", why);
+    }
+}
+
+// Returns a socket of MPTCP, or none when connections are to be plain TCP. A new socket already has the path
+// manager's numbers for this network namespace, which any user may read; so the choice costs one system call
+// beside the socket, and follows each change of `ip mptcp`.
+Fd multipath_socket(int family, int flags) {
+    const Multipath asked = multipath_of_environment().value_or(Multipath::Off);
+    if (asked == Multipath::Off) {
+        return {};
+    }
+    Fd socket{::socket(family, SOCK_STREAM | flags, IPPROTO_MPTCP)};
+    if (!socket) {
+        if (errno == EPROTONOSUPPORT || errno == ENOPROTOOPT || errno == EINVAL) {
+            stays_plain(errno == ENOPROTOOPT ? "net.mptcp.enabled is 0" : "the kernel has none");
+        }
+        return {};
+    }
+    const auto info = info_of(socket.get());
+    if (!info) {
+        stays_plain("the kernel's is older than Linux 6.10, and does not tell of silent peers");
+        return {};
+    }
+    const bool has_paths =
+        info->endpoints_to_announce != 0 || info->endpoints_to_use != 0 || info->most_accepted != 0;
+    return asked == Multipath::On || has_paths ? std::move(socket) : Fd{};
+}
+
+}  // namespace
+
+Result<Multipath> multipath_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (word.empty() || word == "auto") {
+        return Multipath::Auto;
+    }
+    if (word == "on") {
+        return Multipath::On;
+    }
+    if (word == "off") {
+        return Multipath::Off;
+    }
+    BASE_LOG(Error, "SOFTRDMA_MPTCP is \"%s\", expected on, off or auto: no device is opened", value);
+    return failure(EINVAL);
+}
+
+const Result<Multipath> &multipath_of_environment() {
+    static const Result<Multipath> once = multipath_asked_for(secure_getenv("SOFTRDMA_MPTCP"));
+    return once;
+}
+
+Result<Fd> stream_socket(int family, int flags) {
+    Fd socket = multipath_socket(family, flags);
+    if (!socket) {
+        socket = Fd{::socket(family, SOCK_STREAM | flags, 0)};
+    }
+    return socket ? Result<Fd>{std::move(socket)} : last_failure();
+}
+
+bool uses_multipath() {
+    return static_cast<bool>(multipath_socket(AF_INET, SOCK_CLOEXEC));
+}
+
+bool is_multipath(int socket) {
+    int protocol = 0;
+    socklen_t size = sizeof(protocol);
+    return getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 && protocol == IPPROTO_MPTCP;
+}
+
+std::optional<MultipathState> multipath_state(int socket) {
+    const auto info = info_of(socket);
+    if (!info || (info->flags & flag_fallback) != 0) {
+        return std::nullopt;
+    }
+    return MultipathState{.acknowledged = info->acknowledged, .silent_ms = info->silent_ms};
+}
+
+std::optional<std::size_t> paths_of(int socket) {
+    const auto info = info_of(socket);
+    if (!info || (info->flags & flag_fallback) != 0) {
+        return std::nullopt;
+    }
+    // The kernel writes the beginning of each subflow's tcp_info, which is its state.
+    constexpr std::size_t most = 64;
+    struct {
+        std::uint32_t size_of_head;
+        std::uint32_t subflows;
+        std::uint32_t size_in_kernel;
+        std::uint32_t size_of_each;
+        std::array<std::uint8_t, most> states;
+    } told{.size_of_head = 16, .subflows = 0, .size_in_kernel = 0, .size_of_each = 1, .states = {}};
+    static_assert(offsetof(decltype(told), states) == 16);
+    socklen_t size = sizeof(told);
+    if (getsockopt(socket, SOL_MPTCP, option_tcp_info, &told, &size) != 0) {
+        return std::nullopt;
+    }
+    const auto count = std::min<std::size_t>(told.subflows, most);
+    constexpr std::uint8_t established = 1;
+    return static_cast<std::size_t>(std::count(
+        told.states.begin(), told.states.begin() + static_cast<std::ptrdiff_t>(count), established));
+}
+
+}  // namespace base

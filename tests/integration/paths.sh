@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Connections of MPTCP between two network namespaces with two networks: each network fails and comes back in turn, in
+# one of three ways, while a program writes, flushes and reads, a stream is echoed and a push runs. No operation fails, no
+# byte differs. Only the first form runs by default.
+#
+#     paths.sh RPMA TEST_PEER SOCKET_END PATHS                    a few failures
+#     paths.sh RPMA TEST_PEER SOCKET_END PATHS FAILURES SEED      so many of each connection, in an order by the seed
+#     paths.sh RPMA TEST_PEER SOCKET_END PATHS silence            both networks fail: takes some minutes
+if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
+    unshare=(unshare --net)
+    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
+    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
+    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
+fi
+. "$(dirname "$0")/server.bash"
+. "$(dirname "$0")/ends.bash"
+paths=$4
+failures=${5:-}
+seed=${6:-}
+RANDOM=${seed:-1}
+export SOFTRDMA_MPTCP=on
+
+# The server's namespace; this is the client's. A network N has the addresses 10.77.N.1 here and 10.77.N.2 there.
+unshare --net sleep infinity &
+there=$!
+helpers+=($there)
+until [ "$(readlink /proc/$there/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+at_server=(nsenter --net=/proc/$there/ns/net)
+for number in 1 2; do
+    ip link add near$number address 02:00:00:00:0$number:01 type veth peer name far$number \
+        address 02:00:00:00:0$number:02 netns $there ||
+        { echo 'SKIPPED, nothing was tested: no pairs of veth here'; exit 77; }
+    ip address add 10.77.$number.1/24 dev near$number
+    "${at_server[@]}" ip address add 10.77.$number.2/24 dev far$number
+    ip link set near$number up
+    "${at_server[@]}" ip link set far$number up
+done
+ip link set lo up
+"${at_server[@]}" ip link set lo up
+"${at_server[@]}" ip mptcp endpoint add 10.77.2.2 dev far2 signal && ip mptcp limits set add_addr_accepted 4 subflows 4 &&
+    "${at_server[@]}" ip mptcp limits set add_addr_accepted 4 subflows 4 ||
+    { echo 'SKIPPED, nothing was tested: no MPTCP here'; exit 77; }
+
+# fail NUMBER WAY and mend NUMBER WAY: a network. Packets to a neighbour's wrong address are dropped.
+fail() {
+    case $2 in
+    link) ip link set near$1 down ;;
+    packets)
+        ip neighbour replace 10.77.$1.2 lladdr 02:00:00:00:00:99 dev near$1 nud permanent
+        "${at_server[@]}" ip neighbour replace 10.77.$1.1 lladdr 02:00:00:00:00:99 dev far$1 nud permanent
+        ;;
+    address) ip address delete 10.77.$1.1/24 dev near$1 ;;
+    esac
+}
+mend() {
+    case $2 in
+    link) ip link set near$1 up ;;
+    packets)
+        ip neighbour replace 10.77.$1.2 lladdr 02:00:00:00:0$1:02 dev near$1 nud permanent
+        "${at_server[@]}" ip neighbour replace 10.77.$1.1 lladdr 02:00:00:00:0$1:01 dev far$1 nud permanent
+        ;;
+    address) ip address add 10.77.$1.1/24 dev near$1 ;;
+    esac
+}
+
+# start_client KIND PORT: a client that does as `tell` says, which sets answer.
+start_client() {
+    rm -f commands answers
+    mkfifo commands answers
+    SOFTRDMA_MPTCP=$here_is "$paths" "$1" 10.77.1.2 "$2" <commands >answers 2>stderr &
+    helpers+=($!)
+    exec {orders}>commands {told}<answers
+}
+tell() {
+    echo "$*" >&$orders
+    read -t 240 -r -u $told answer || die "$*: no answer"
+}
+more() {
+    tell more 50
+    [[ $answer = 'done 50 '* ]] || die "expected 50 operations: $answer"
+    [ "${answer##* }" -le $longest ] || longest=${answer##* }
+}
+
+# start_connection KIND: a server there, and a client of it.
+start_connection() {
+    local server=("$paths" serve 10.77.1.2)
+    [ "$1" = write ] || server=("$end_program" echo 0.0.0.0)
+    : >said
+    "${at_server[@]}" env SOFTRDMA_MPTCP=$there_is "${server[@]}" >said 2>server.err &
+    pid=$!
+    helpers+=("$pid")
+    until_said '^port '
+    start_client "$1" "$(sed -n 's/^port //p' said)"
+    longest=0
+    more
+}
+stop_connection() {
+    exec {orders}>&- {told}<&-
+    kill -KILL "$pid" 2>/dev/null || true  # it may have ended with the connection
+    wait "$pid" 2>/dev/null || true
+}
+here_is=on there_is=on
+
+if [ "$failures" = silence ]; then
+    for there_is in on off; do
+        for kind in write stream; do
+            start_connection $kind
+            fail 1 packets
+            fail 2 packets
+            tell until-lost
+            echo "$kind, MPTCP there is $there_is: $answer ms"
+            [[ $answer = "lost 110 "* ]] || die "expected ETIMEDOUT (110): $answer"
+            mend 1 packets
+            mend 2 packets
+            stop_connection
+        done
+    done
+    exit 0
+fi
+
+# With one end alone that uses MPTCP, the connection is plain TCP. `auto` is on where the path manager has something to do.
+for there_is in off on; do
+    start_connection write
+    [[ $answer = *' -1 '* ]] || die "expected no MPTCP: $answer"
+    stop_connection
+    here_is=off
+done
+here_is=auto there_is=auto
+start_connection write
+tell paths 2
+stop_connection
+
+SOFTRDMA_MPTCP=on bounded "$rpma" devices --json >stdout
+grep -q '"mptcp":true' stdout || die "devices, on: $(cat stdout)"
+SOFTRDMA_MPTCP=off bounded "$rpma" devices --json >stdout
+! grep -q '"mptcp":true' stdout || die "devices, off: $(cat stdout)"
+
+ways=(link packets address)
+for kind in write stream; do
+    start_connection $kind
+    if [ $kind = write ]; then
+        tell paths 2
+    else
+        for try in $(seq 1000); do
+            bounded "$rpma" sockets --json >stdout
+            ! grep -q '"paths":2' stdout || break
+            [ $try -lt 1000 ] || die "sockets: $(cat stdout)"
+        done
+    fi
+    most=$([ $kind = write ] && echo 2 || echo 1)
+    for ((failure = 0; failure < ${failures:-$most}; failure++)); do
+        way=${ways[failure % 3]} network=$((failure % 2 + 1))
+        [ -z "$seed" ] || way=${ways[RANDOM % 3]} network=$((1 + RANDOM % 2))
+        fail $network $way
+        more
+        mend $network $way
+        more
+    done
+    echo "$kind: $failure failures of a network, the longest operation took $longest ms"
+    stop_connection
+done
+
+# A push whose network fails in the middle.
+head -c 8M /dev/urandom >content
+printf '#!/bin/sh\nexec nsenter --net=/proc/%s/ns/net "%s" "$@"\n' $there "$rpma" >there
+chmod +x there
+whole=$rpma
+rpma=$PWD/there
+export SOFTRDMA_MPTCP=on
+listen_on=0.0.0.0
+start_server store
+rpma=$whole
+address=10.77.1.2:$port
+mkfifo feed
+bounded "$rpma" push - "$address" <feed >stdout 2>stderr &
+pid=$!
+exec {feed}>feed
+head -c 4M content >&$feed
+for try in $(seq 1000); do
+    [ "$(ss -Htn state established "( dport = :$port )" | wc -l)" -lt 2 ] || break
+    [ $try -lt 1000 ] || die "the push has one path"
+    sleep 0.02
+done
+fail 1 packets
+tail -c +$((4 * 1024 * 1024 + 1)) content >&$feed
+exec {feed}>&-
+wait $pid || die "push"
+mend 1 packets
+pulled content
+stop_server
