@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/error_text: see the header.
 #include "base/error_text.hpp"
 
 #include <sys/resource.h>

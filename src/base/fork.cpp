@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/fork: see the header.
 #include "base/fork.hpp"
 
 #include <pthread.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/interface_table: see the header.
 #include "base/interface_table.hpp"
 
 #include <ifaddrs.h>

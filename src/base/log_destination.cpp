@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/log_destination: see the header.
 #include "base/log_destination.hpp"
 
 #include <fcntl.h>

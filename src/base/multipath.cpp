@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/multipath: see the header.
 #include "base/multipath.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/origin: see the header.
 #include "base/origin.hpp"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/own_user: see the header.
 #include "base/own_user.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/text: see the header.
 #include "base/text.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/executable: see the header. The first bytes of a file say what the program is (elf(5)).
+// cli/executable: the first bytes of a file say what the program is (elf(5)).
 #include "cli/executable.hpp"
 
 #include <elf.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/roce_devices: see the header.
 #include "cli/roce_devices.hpp"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/event_channel: see the header.
 #include "librpma/event_channel.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// persist/file: see the header.
 #include "persist/file.hpp"
 
 #include <sys/mman.h>

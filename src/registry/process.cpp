@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/process: see the header.
 #include "registry/process.hpp"
 
 #include <fcntl.h>

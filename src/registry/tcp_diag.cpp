@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/tcp_diag: see the header.
 #include "registry/tcp_diag.hpp"
 
 #include <linux/inet_diag.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/carrier: see the header. listing.cpp has the rest.
+// rsocket/carrier: what a carrier does, but for what other programs see of it (listing.cpp).
 #include "rsocket/carrier.hpp"
 
 #include <cerrno>

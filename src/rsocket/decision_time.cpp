@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/decision_time: see the header.
 #include "rsocket/decision_time.hpp"
 
 #include <sys/timerfd.h>

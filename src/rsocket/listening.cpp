@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/listening: see the header.
 #include "rsocket/listening.hpp"
 
 #include <netinet/in.h>

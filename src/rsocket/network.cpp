@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/network: see the header.
 #include "rsocket/network.hpp"
 
 #include <arpa/inet.h>

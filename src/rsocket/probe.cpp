@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/probe: see the header.
 #include "rsocket/probe.hpp"
 
 #include <algorithm>

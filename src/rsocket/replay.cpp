@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/replay: see the header.
 #include "rsocket/replay.hpp"
 
 #include <algorithm>

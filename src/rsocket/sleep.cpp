@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/sleep: see the header.
 #include "rsocket/sleep.hpp"
 
 #include <algorithm>

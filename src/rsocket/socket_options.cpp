@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/socket_options: see the header.
 #include "rsocket/socket_options.hpp"
 
 #include <algorithm>

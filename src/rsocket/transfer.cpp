@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/transfer: see the header.
 #include "rsocket/transfer.hpp"
 
 #include <algorithm>

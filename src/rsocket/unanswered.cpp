@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/unanswered: see the header.
 #include "rsocket/unanswered.hpp"
 
 #include <poll.h>

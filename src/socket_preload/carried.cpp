@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/carried: see the header.
 #include "socket_preload/carried.hpp"
 
 #include <rpma/rsocket.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/configuration: see the header.
 #include "socket_preload/configuration.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/descriptor_calls: see the header.
 #include "socket_preload/descriptor_calls.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/inherited: see the header.
 #include "socket_preload/inherited.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/statistics: see the header.
 #include "socket_preload/statistics.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/approach: see the header.
 #include "stream/approach.hpp"
 
 #include <utility>

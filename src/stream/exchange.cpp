@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/exchange: see the header.
 #include "stream/exchange.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/incoming: see the header.
 #include "stream/incoming.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/outgoing: see the header.
 #include "stream/outgoing.hpp"
 
 #include <cstring>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/rpma_connection: see the header.
 #include "stream/rpma_connection.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/stream_memory: see the header.
 #include "stream/stream_memory.hpp"
 
 #include <cerrno>

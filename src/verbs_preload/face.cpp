@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// verbs_preload/face: see the header.
 #include "verbs_preload/face.hpp"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ends: see the header. */
 #include "ends.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* kernel_device: see the header. */
 #include "kernel_device.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/differences: see the header. Each difference was seen with Linux 6.12 and rdma-core 44, in the
+// conformance/differences: each difference was seen with Linux 6.12 and rdma-core 44, in the
 // kernel lab.
 #include "differences.hpp"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/ends: see the header.
 #include "ends.hpp"
 
 #include <arpa/inet.h>

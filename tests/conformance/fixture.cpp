@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/fixture: see the header.
 #include "fixture.hpp"
 
 #include <signal.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/peer_process: see the header.
 #include "peer_process.hpp"
 
 #include <fcntl.h>

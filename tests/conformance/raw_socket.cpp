@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/raw_socket: see the header.
 #include "raw_socket.hpp"
 
 #include <arpa/inet.h>

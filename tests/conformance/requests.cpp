@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance/requests: see the header.
 #include "requests.hpp"
 
 #include <cstdio>

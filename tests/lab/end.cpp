@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// interop: see the header.
 #include "end.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_bytes: see the header.
 #include "rsocket_bytes.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_calls: see the header.
 #include "rsocket_calls.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_pair: see the header.
 #include "rsocket_pair.hpp"
 
 #include <fcntl.h>

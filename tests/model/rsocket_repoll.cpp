@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_repoll: see the header.
 #include "rsocket_repoll.hpp"
 
 #include <poll.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/short_transfers: see the header.
 #include "short_transfers.hpp"
 
 #include <sys/socket.h>

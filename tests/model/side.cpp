@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/side: see the header.
 #include "side.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/stream: see the header.
 #include "stream.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/api/create_queue_pair: see the header.
 #include "soft/api/create_queue_pair.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/by_number: see the header.
 #include "soft/cm/by_number.hpp"
 
 #include <net/if.h>

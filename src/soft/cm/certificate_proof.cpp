@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/certificate_proof: see the header.
 #include "soft/cm/certificate_proof.hpp"
 
 #include <openssl/x509.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/channel: see the header.
 #include "soft/cm/channel.hpp"
 
 #include <fcntl.h>

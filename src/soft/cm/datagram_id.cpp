@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/datagram_id: see the header.
 #include "soft/cm/datagram_id.hpp"
 
 #include <sys/random.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/handshake: see the header.
 #include "soft/cm/handshake.hpp"
 
 #include <cerrno>

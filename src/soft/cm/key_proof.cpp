@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/key_proof: see the header.
 #include "soft/cm/key_proof.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/listener: see the header.
 #include "soft/cm/listener.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/meeting: see the header.
 #include "soft/cm/meeting.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/number_port: see the header.
 #include "soft/cm/number_port.hpp"
 
 #include <netinet/in.h>

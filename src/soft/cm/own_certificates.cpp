@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/own_certificates: see the header.
 #include "soft/cm/own_certificates.hpp"
 
 #include <openssl/pem.h>

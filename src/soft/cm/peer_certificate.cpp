@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/peer_certificate: see the header.
 #include "soft/cm/peer_certificate.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/rejection: see the header.
 #include "soft/cm/rejection.hpp"
 
 #include <algorithm>

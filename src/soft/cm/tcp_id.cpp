@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tcp_id: see the header. tcp_id_connect.cpp, tcp_id_listen.cpp and tcp_id_respond.cpp have the start
+// soft/cm/tcp_id: tcp_id_connect.cpp, tcp_id_listen.cpp and tcp_id_respond.cpp have the start
 // of a connection.
 #include "soft/cm/tcp_id.hpp"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_start: see the header.
 #include "soft/cm/tls_start.hpp"
 
 #include <cerrno>

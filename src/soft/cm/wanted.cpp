@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/wanted: see the header.
 #include "soft/cm/wanted.hpp"
 
 #include <algorithm>

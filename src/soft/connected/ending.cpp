@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/ending: see the header.
 #include "soft/connected/ending.hpp"
 
 #include <array>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/connected/set_attributes: see the header.
 #include "soft/connected/set_attributes.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/address: see the header.
 #include "soft/datagram/address.hpp"
 
 #include <net/if.h>

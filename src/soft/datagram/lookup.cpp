@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/lookup: see the header.
 #include "soft/datagram/lookup.hpp"
 
 #include <algorithm>

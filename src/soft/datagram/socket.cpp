@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/datagram/socket: see the header. On Linux IPv6 sockets also carry IPv4, also multicast, with mapped
+// soft/datagram/socket: on Linux IPv6 sockets also carry IPv4, also multicast, with mapped
 // addresses.
 #include "soft/datagram/socket.hpp"
 

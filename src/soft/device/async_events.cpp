@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/device/async_events: see the header.
 #include "soft/device/async_events.hpp"
 
 #include <fcntl.h>

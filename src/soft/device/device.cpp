@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/device/device: see the header.
 #include "soft/device/device.hpp"
 
 #include <endian.h>

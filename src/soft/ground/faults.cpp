@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/faults: see the header.
 #include "soft/ground/faults.hpp"
 
 #include <sys/timerfd.h>

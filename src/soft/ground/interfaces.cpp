@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/interfaces: see the header.
 #include "soft/ground/interfaces.hpp"
 
 #include <ifaddrs.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/limits: see the header.
 #include "soft/ground/limits.hpp"
 
 #include <sys/resource.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tcp: see the header.
 #include "soft/ground/tcp.hpp"
 
 #include <arpa/inet.h>

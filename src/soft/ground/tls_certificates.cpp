@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_certificates: see the header.
 #include "soft/ground/tls_certificates.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_file: see the header.
 #include "soft/ground/tls_file.hpp"
 
 #include <fcntl.h>

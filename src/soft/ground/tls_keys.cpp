@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_keys: see the header.
 #include "soft/ground/tls_keys.hpp"
 
 #include <string.h>

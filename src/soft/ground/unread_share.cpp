@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/unread_share: see the header.
 #include "soft/ground/unread_share.hpp"
 
 #include <algorithm>

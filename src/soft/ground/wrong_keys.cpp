@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/wrong_keys: see the header.
 #include "soft/ground/wrong_keys.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link: see the header.
 #include "soft/link/link.hpp"
 
 #include <array>

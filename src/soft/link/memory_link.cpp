@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/memory_link: see the header.
 #include "soft/link/memory_link.hpp"
 
 #include <netinet/in.h>

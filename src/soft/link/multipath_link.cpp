@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/multipath_link: see the header.
 #include "soft/link/multipath_link.hpp"
 
 #include <netinet/in.h>

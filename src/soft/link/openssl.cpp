@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/openssl: see the header.
 #include "soft/link/openssl.hpp"
 
 #include <dlfcn.h>

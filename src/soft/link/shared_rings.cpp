@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/shared_rings: see the header.
 #include "soft/link/shared_rings.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/tcp_link: see the header.
 #include "soft/link/tcp_link.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/tls_link: see the header.
 #include "soft/link/tls_link.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/direct_access: see the header.
 #include "soft/memory/direct_access.hpp"
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/durability: see the header.
 #include "soft/memory/durability.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/invalidated_keys: see the header.
 #include "soft/memory/invalidated_keys.hpp"
 
 #include <algorithm>

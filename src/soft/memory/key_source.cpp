@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/key_source: see the header.
 #include "soft/memory/key_source.hpp"
 
 #include <sys/random.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/mapped_object: see the header. The thread makes its system calls by number: race detectors and
+// soft/memory/mapped_object: the thread makes its system calls by number: race detectors and
 // librsocket-preload.so take the descriptors of all threads for those of one table.
 #include "soft/memory/mapped_object.hpp"
 

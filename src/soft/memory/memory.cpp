@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/memory: see the header.
 #include "soft/memory/memory.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/offers: see the header.
 #include "soft/memory/offers.hpp"
 
 #include <netinet/in.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/peer_access: see the header.
 #include "soft/memory/peer_access.hpp"
 
 #include <cinttypes>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/peer_mapping: see the header.
 #include "soft/memory/peer_mapping.hpp"
 
 #include <sys/mman.h>

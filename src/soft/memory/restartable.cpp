@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/restartable: see the header.
 #include "soft/memory/restartable.hpp"
 
 #include <linux/types.h>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/memory/target: see the header.
 #include "soft/memory/target.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/lively: see the header.
 #include "soft/progress/lively.hpp"
 
 #include <new>

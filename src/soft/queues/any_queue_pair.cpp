@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/any_queue_pair: see the header.
 #include "soft/queues/any_queue_pair.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/completion_queue: see the header.
 #include "soft/queues/completion_queue.hpp"
 #include "base/shared_value.hpp"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/inbox: see the header.
 #include "soft/queues/inbox.hpp"
 
 #include <cerrno>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/send_queue: see the header.
 #include "soft/queues/send_queue.hpp"
 
 #include <utility>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/shared_receive: see the header.
 #include "soft/queues/shared_receive.hpp"
 
 #include <pthread.h>

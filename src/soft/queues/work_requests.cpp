@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/work_requests: see the header.
 #include "soft/queues/work_requests.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/answers: see the header.
 #include "soft/transport/answers.hpp"
 
 #include "softrdma.h"

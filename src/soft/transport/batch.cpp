@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/batch: see the header.
 #include "soft/transport/batch.hpp"
 
 #include <bit>

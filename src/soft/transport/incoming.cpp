@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/incoming: see the header.
 #include "soft/transport/incoming.hpp"
 
 #include <algorithm>

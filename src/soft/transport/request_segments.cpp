@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/request_segments: see the header.
 #include "soft/transport/request_segments.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/responder: see the header.
 #include "soft/transport/responder.hpp"
 
 #include <cinttypes>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/response_segments: see the header.
 #include "soft/transport/response_segments.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/by_number: see the header.
 #include "soft/wire/by_number.hpp"
 
 #include "base/cursor.hpp"

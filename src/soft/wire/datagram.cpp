@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/datagram: see the header.
 #include "soft/wire/datagram.hpp"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/ddp: see the header.
 #include "soft/wire/ddp.hpp"
 
 #include <cassert>

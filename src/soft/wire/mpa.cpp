@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/mpa: see the header.
 #include "soft/wire/mpa.hpp"
 
 #include <isa-l/crc.h>

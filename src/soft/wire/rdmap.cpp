@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/wire/rdmap: see the header.
 #include "soft/wire/rdmap.hpp"
 
 #include <algorithm>
