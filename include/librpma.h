@@ -627,7 +627,8 @@ int rpma_conn_next_event(struct rpma_conn *conn, enum rpma_conn_event *event);
 
 /**
  * Gets the peer's private data. The passive side has it from the start, the active side from
- * RPMA_CONN_ESTABLISHED on.
+ * RPMA_CONN_ESTABLISHED on, or from RPMA_CONN_REJECTED on: then it is what the peer gave to
+ * rpma_conn_req_reject.
  *
  *   pdata  It becomes {NULL, 0} when there is none. Its bytes belong to the connection and are valid until
  *          rpma_conn_delete. Some devices add zeros.
@@ -1968,6 +1969,24 @@ int rpma_conn_req_get_ibv_context(const struct rpma_conn_req *req, struct ibv_co
  *   RPMA_E_PROVIDER  The device does not make the queues.
  */
 int rpma_conn_req_prepare(struct rpma_conn_req *req, struct rpma_peer *peer, const struct rpma_conn_cfg *cfg);
+
+/* ---------------------------------------------------------------- refusing with a reason ---- */
+
+/**
+ * Rejects a connection request as rpma_conn_req_delete does, and tells the other side why. That side gets the
+ * private data with RPMA_CONN_REJECTED (rpma_conn_get_private_data).
+ *
+ *   req_ptr  A request of a peer that is there (rpma_conn_req_proceed). *req_ptr becomes NULL: the call uses
+ *            the request up, also when it fails. The other side is then rejected without private data.
+ *   pdata    The private data to send, at least 1 byte. NULL stands for none.
+ *
+ * Threads: one thread at a time uses a request.
+ * Errors:
+ *   RPMA_E_INVAL     *req_ptr is NULL, or no request of a peer, or pdata has no bytes.
+ *   RPMA_E_PROVIDER  There is more private data than the device takes (148 bytes on a device of the kernel,
+ *                    at most), or the device fails; see rdma_reject(3).
+ */
+int rpma_conn_req_reject(struct rpma_conn_req **req_ptr, const struct rpma_conn_private_data *pdata);
 
 /* ---------------------------------------------------------------- memory for one connection ---- */
 

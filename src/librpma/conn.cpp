@@ -35,6 +35,10 @@ int rpma_conn::establish(const rdma_cm_event &event) {
         "flush is %s, atomic write is %s, native only to regions whose descriptor says that they take it",
         has_native(verbs::native_flush) ? "native" : "a read after write",
         has_native(verbs::native_atomic_write) ? "native" : "a fenced write");
+    return learn_private_data(event);
+}
+
+int rpma_conn::learn_private_data(const rdma_cm_event &event) {
     if (!connection_.private_data.empty()) {
         return 0;
     }
@@ -74,13 +78,15 @@ void rpma_conn::learn_error(rdma_cm_event_type event, int status) {
 librpma::Result<rpma_conn_event> rpma_conn::take_event(verbs::Event event) {
     const rdma_cm_event_type type = event->event;
     const int status = event->status;
-    const int established = type == RDMA_CM_EVENT_ESTABLISHED ? establish(*event) : 0;
+    const int learned = type == RDMA_CM_EVENT_ESTABLISHED ? establish(*event)
+                        : type == RDMA_CM_EVENT_REJECTED  ? learn_private_data(*event)
+                                                          : 0;
     if (const int number = event.reset(); number != 0) {
         BASE_LOG(Error, "rdma_ack_cm_event failed: %s", librpma::error_text(number));
         return librpma::Failure{RPMA_E_PROVIDER};
     }
-    if (established != 0) {
-        return librpma::Failure{established};
+    if (learned != 0) {
+        return librpma::Failure{learned};
     }
     BASE_LOG(Notice, "connection event %s, status %d", provider_.cm.event_str(type), status);
     learn_error(type, status);

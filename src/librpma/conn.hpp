@@ -84,6 +84,7 @@ public:
 
 private:
     [[nodiscard]] int establish(const rdma_cm_event &event);
+    [[nodiscard]] int learn_private_data(const rdma_cm_event &event);
     void learn_native_operations();
     void learn_error(rdma_cm_event_type event, int status);
 

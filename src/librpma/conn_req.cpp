@@ -350,6 +350,18 @@ librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() 
     return conn;
 }
 
+int rpma_conn_req::reject(const rpma_conn_private_data *data) {
+    if (!passive_) {
+        return librpma::invalid("only the request of a peer is rejected");
+    }
+    const void *const bytes = data != nullptr ? data->ptr : nullptr;
+    if (peer_->provider().cm.reject(connection_.id.get(), bytes, data != nullptr ? data->len : 0) != 0) {
+        return librpma::log_provider_failure("rdma_reject", errno);
+    }
+    passive_ = false;  // it has its answer
+    return 0;
+}
+
 librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::connect(const rpma_conn_private_data *data) {
     auto conn = prepare_connection();
     if (!conn) {

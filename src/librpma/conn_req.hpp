@@ -58,6 +58,8 @@ public:
     // On success the request is empty afterwards.
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> connect(const rpma_conn_private_data *data);
     [[nodiscard]] int close() { return connection_.close(peer_->provider(), passive_); }
+    // Rejects a peer's request with private data. The request is to be destroyed then.
+    [[nodiscard]] int reject(const rpma_conn_private_data *data);
 
     // The program uses it first, and the connection later. Returns the reason why proceed() fails, as an
     // errno value; 0 when it does not fail.

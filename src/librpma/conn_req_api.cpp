@@ -112,6 +112,19 @@ int rpma_conn_req_connect(struct rpma_conn_req **req_ptr, const struct rpma_conn
     return librpma::give(req->connect(pdata), conn_ptr);
 }
 
+int rpma_conn_req_reject(struct rpma_conn_req **req_ptr, const struct rpma_conn_private_data *pdata) {
+    if (req_ptr == nullptr || *req_ptr == nullptr) {
+        return librpma::invalid("req_ptr or *req_ptr is NULL");
+    }
+    const std::unique_ptr<rpma_conn_req> req{std::exchange(*req_ptr, nullptr)};
+    if (pdata != nullptr && (pdata->ptr == nullptr || pdata->len == 0)) {
+        return librpma::invalid("pdata has no bytes");
+    }
+    const int result = req->reject(pdata);
+    const int closed = req->close();
+    return result != 0 ? result : closed;
+}
+
 int rpma_conn_req_get_private_data(const struct rpma_conn_req *req, struct rpma_conn_private_data *pdata) {
     if (req == nullptr || pdata == nullptr) {
         return librpma::invalid("req or pdata is NULL");

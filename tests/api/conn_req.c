@@ -20,6 +20,8 @@ static void arguments_are_checked(void **state) {
     assert_ok(rpma_conn_req_delete(&none));
     assert_code(rpma_conn_req_connect(NULL, NULL, &conn), RPMA_E_INVAL);
     assert_code(rpma_conn_req_connect(&none, NULL, &conn), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_reject(NULL, NULL), RPMA_E_INVAL);
+    assert_code(rpma_conn_req_reject(&none, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(NULL, anything(), 0, 8, NULL), RPMA_E_INVAL);
     assert_code(rpma_conn_req_recv(request, NULL, 0, 8, NULL), RPMA_E_INVAL);
     /* Unlike rpma_recv, this call takes no empty receive. */
@@ -96,6 +98,37 @@ static void deleted_request_is_rejected(void **state) {
     assert_ok(rpma_conn_req_delete(&ends->request));
     assert_null(ends->request);
     await_event(ends->client, RPMA_CONN_REJECTED);
+}
+
+/* Rejects the next request, and returns what the client gets as the reason. */
+static struct rpma_conn_private_data rejected(struct ends *ends, const struct rpma_conn_private_data *reason,
+                                              int result) {
+    struct rpma_conn_private_data got = {NULL, 7};
+    ask(ends, NULL, NULL);
+    assert_ok(rpma_ep_next_conn_req(ends->ep, NULL, &ends->request));
+    assert_code(rpma_conn_req_reject(&ends->request, reason), result);
+    assert_null(ends->request);
+    await_event(ends->client, RPMA_CONN_REJECTED);
+    assert_ok(rpma_conn_get_private_data(ends->client, &got));
+    return got;
+}
+
+static void a_rejection_has_a_reason(void **state) {
+    struct ends *ends = *state;
+    const struct rpma_conn_private_data reason = {(void *)"not now", 8};
+    const struct rpma_conn_private_data no_bytes = {anything(), 0};
+    const struct rpma_conn_private_data got = rejected(ends, &reason, 0);
+    assert_true(got.len >= 8); /* some devices add zeros */
+    assert_string_equal(got.ptr, "not now");
+    assert_ok(rpma_conn_delete(&ends->client));
+    assert_true(ends->device != SOFT_DEVICE || rejected(ends, NULL, 0).len == 0);
+    assert_ok(rpma_conn_delete(&ends->client));
+    (void)rejected(ends, &no_bytes, RPMA_E_INVAL);
+    assert_ok(rpma_conn_delete(&ends->client));
+    /* The request of this side is not a peer's. */
+    assert_ok(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, NULL, &ends->request));
+    assert_code(rpma_conn_req_reject(&ends->request, NULL), RPMA_E_INVAL);
+    assert_null(ends->request);
 }
 
 /* Connecting fails, but still consumes the request, and the peer learns of it. */
@@ -190,6 +223,7 @@ int main(void) {
         WITH_ENDPOINT(nobody_listens),
         WITH_ENDPOINT(queues_too_large),
         WITH_ENDPOINT(deleted_request_is_rejected),
+        WITH_ENDPOINT(a_rejection_has_a_reason),
         WITH_ENDPOINT(disconnecting_a_rejected_one_is_no_error_in_the_log),
         WITH_ENDPOINT(invalid_connect_consumes_the_request),
         WITH_ENDPOINT(too_much_private_data),
