@@ -18,8 +18,10 @@ void add_lost(int fd);
 // stream. Waits until their bytes have left, two seconds at most; the rest is lost. Has no effect in a child
 // of vfork(2).
 void end_streams_with_process();
-// Returns whether a thread is about to do that, or has done it. Other threads may be in calls for streams
-// that end so.
+// Destroys the streams that their programs have closed and whose bytes have left.
+void sweep_left_streams();
+// Returns whether a thread is about to end them, or has done it. Other threads may be in calls for
+// streams that end so.
 [[nodiscard]] bool process_ends();
 
 }  // namespace rsockets

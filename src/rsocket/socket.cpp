@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rsocket/socket: the descriptors that a thread waits for, and the end of the object.
 #include "rsocket/socket.hpp"
-
-#include "rsocket/leaving.hpp"
+#include "stream/leaving.hpp"
 
 namespace rsockets {
 
 Socket::~Socket() {
     if (carrier_.stream() != nullptr) {
-        Leaving::instance().add(carrier_.release(), take_fd());
+        stream::Leaving::instance().add(carrier_.release(), take_fd());
     }
 }
 

@@ -3,9 +3,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "rsocket/leaving.hpp"
 #include "rsocket/socket.hpp"
 #include "rsocket/wait.hpp"
+#include "stream/leaving.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -101,7 +101,7 @@ bool Socket::end_with_process() {
         carrier_.stream()->leave();
     }
     carrier_.end_with_process();
-    Leaving::instance().add(carrier_.release(), take_fd());
+    stream::Leaving::instance().add(carrier_.release(), take_fd());
     return true;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/fork.hpp"
 #include "rsocket/call.hpp"
-#include "rsocket/leaving.hpp"
+#include "stream/leaving.hpp"
 
 namespace rsockets {
 
@@ -29,7 +29,7 @@ auto all_in(const Descriptors<Object> &objects) {
 }  // namespace
 
 int Table::add(std::shared_ptr<AnySocket> socket) {
-    (void)Leaving::instance().sweep();
+    (void)stream::Leaving::instance().sweep();
     const int fd = socket->fd();
     sockets_.set(fd, std::move(socket));
     return fd;
@@ -48,7 +48,7 @@ bool Table::end_with_process() {
 }
 
 void Table::before_fork() {
-    (void)Leaving::instance();  // the child does not wait for a thread that makes it
+    (void)stream::Leaving::instance();  // the child does not wait for a thread that makes it
     sockets_.before_fork();
     repolls_.before_fork();
     registry::Book::instance().before_fork();
@@ -65,7 +65,7 @@ void Table::after_fork_in_child() {
     registry::Book::instance().after_fork_in_child();
     repolls_.after_fork();
     sockets_.after_fork();
-    Leaving::instance().after_fork_in_child();
+    stream::Leaving::instance().after_fork_in_child();
     auto parents = all_in(sockets_);
     for (const auto &socket : *parents) {
         sockets_.set(socket->fd(), socket->in_child());

@@ -17,7 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/fork.hpp"
-#include "rsocket/leaving.hpp"
+#include "rsocket/process.hpp"
 #include "socket_preload/carried.hpp"
 #include "socket_preload/inherited.hpp"
 #include "socket_preload/libc.hpp"
@@ -77,7 +77,7 @@ bool may_replace(int number) {
     constexpr auto most = std::chrono::seconds{2};  // as at the end of the process
     for (const auto end = base::Clock::now() + most;
          descriptors.kind(number) == Kind::Own && base::Clock::now() < end;) {
-        (void)rsockets::Leaving::instance().sweep();
+        rsockets::sweep_left_streams();
         (void)LIBC(poll)(nullptr, 0, 1);
     }
     return descriptors.kind(number) != Kind::Own || fail_with(EBUSY) == 0;

@@ -26,10 +26,12 @@ base::Result<Approach> Approach::on_socket(Side side, int socket) {
     const int flags = RPMA_ADOPT_SHARE_FD | (side == Side::Active ? RPMA_ADOPT_INITIATOR : 0);
     return Approach{.device = *device,
                     .side = side,
-                    .make_request = [peer = (*device)->peer(), socket, flags](rpma_conn_cfg *cfg) {
-                        return made<Request>(rpma_conn_req_adopt_fd, peer, socket, flags,
-                                             static_cast<const rpma_conn_cfg *>(cfg));
-                    }};
+                    .make_request =
+                        [peer = (*device)->peer(), socket, flags](rpma_conn_cfg *cfg) {
+                            return made<Request>(rpma_conn_req_adopt_fd, peer, socket, flags,
+                                                 static_cast<const rpma_conn_cfg *>(cfg));
+                        },
+                    .on_socket_of_caller = true};
 }
 
 Approach Approach::to(const Device &device, const sockaddr_storage &local, const sockaddr_storage &remote) {
@@ -48,7 +50,8 @@ Approach Approach::to(const Device &device, const sockaddr_storage &local, const
         return made<Request>(rpma_conn_req_begin, peer, host->c_str(), port_text(remote).c_str(),
                              static_cast<const rpma_conn_cfg *>(cfg));
     };
-    return {.device = &device, .side = Side::Active, .make_request = make_request};
+    return {
+        .device = &device, .side = Side::Active, .make_request = make_request, .on_socket_of_caller = false};
 }
 
 Approach Approach::answering(Asked asked) {
@@ -61,7 +64,10 @@ Approach Approach::answering(Asked asked) {
         }
         return std::move(request);
     };
-    return {.device = device, .side = Side::Passive, .make_request = std::move(make_request)};
+    return {.device = device,
+            .side = Side::Passive,
+            .make_request = std::move(make_request),
+            .on_socket_of_caller = false};
 }
 
 }  // namespace stream

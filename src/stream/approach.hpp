@@ -14,15 +14,16 @@ struct Approach {
     const Device *device;
     Side side;
     RpmaConnection::MakeRequest make_request;
+    bool on_socket_of_caller = false;
 
     // Over the soft device, on a TCP socket that is connected. On it the peer asks (Passive), or is asked
     // (Active). The caller keeps the socket, and closes it after the stream is destroyed.
     [[nodiscard]] static base::Result<Approach> on_socket(Side side, int socket);
-    // Asks the peer at the remote address, over the device of the kernel that serves the local one. When the
-    // local port is 0 the device chooses one.
+    // Asks the peer at the remote address, over the device that serves the local one. When the local port is
+    // 0 the device chooses one.
     [[nodiscard]] static Approach to(const Device &device, const sockaddr_storage &local,
                                      const sockaddr_storage &remote);
-    // Answers a peer that asked over a device of the kernel.
+    // Answers a peer whose request came to a listener.
     [[nodiscard]] static Approach answering(Asked asked);
 };
 

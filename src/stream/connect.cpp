@@ -51,10 +51,12 @@ Hello hello_of(const Settings &settings, const StreamMemory &memory) {
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer)
+Connection::Connection(std::shared_ptr<Shard> shard, const Approach &approach, const Settings &settings,
+                       Observer &observer)
     : shard_{std::move(shard)},
       device_{shard_->device()},
-      side_{side},
+      side_{approach.side},
+      on_socket_{approach.on_socket_of_caller},
       settings_{settings},
       observer_{&observer},
       rpma_{*shard_, settings_.sends + Outgoing::kept_places + settings_.receives} {}
@@ -64,19 +66,24 @@ Connection::Made Connection::begin(base::Result<Approach> approach, const Settin
     if (!approach) {
         return std::unexpected{approach.error()};
     }
-    const Device &device = *approach->device;
-    auto shard = Shard::of_this_thread(device);
+    auto shard = Shard::of_this_thread(*approach->device);
     if (!shard) {
         return std::unexpected{shard.error()};
     }
-    std::unique_ptr<Connection> connection{new (std::nothrow) Connection{
-        std::move(*shard), approach->side, within(settings, device, Outgoing::kept_places), observer}};
+    return begin(std::move(*approach), settings, observer, std::move(*shard));
+}
+
+Connection::Made Connection::begin(Approach approach, const Settings &settings, Observer &observer,
+                                   std::shared_ptr<Shard> shard) {
+    const Settings possible = within(settings, *approach.device, Outgoing::kept_places);
+    std::unique_ptr<Connection> connection{new (std::nothrow)
+                                               Connection{std::move(shard), approach, possible, observer}};
     if (connection == nullptr) {
         return base::failure(ENOMEM);
     }
     base::Lock lock{connection->mutex()};
     const auto asked =
-        connection->rpma_.ask(*connection, connection->settings_, std::move(approach->make_request));
+        connection->rpma_.ask(*connection, connection->settings_, std::move(approach.make_request));
     if (!asked) {
         lock.unlock();
         return std::unexpected{asked.error()};
@@ -190,10 +197,18 @@ void Connection::take_event(rpma_conn_event event) {
 }
 
 base::Result<sockaddr_storage> Connection::name(base::End end) const {
-    if (!device_.is_of_kernel() || (end == base::End::Peer && life_.phase() == Phase::Connecting)) {
+    if (on_socket_ || (end == base::End::Peer && life_.phase() == Phase::Connecting)) {
         return base::failure(ENOTCONN);
     }
     return end == base::End::Peer ? rpma_.peer_name() : rpma_.local_name();
+}
+
+std::span<const std::byte> Connection::answer() const {
+    if (!rpma_) {
+        return {};
+    }
+    const rpma_conn_private_data data = rpma_.answer_data();
+    return {static_cast<const std::byte *>(data.ptr), data.len};
 }
 
 }  // namespace stream

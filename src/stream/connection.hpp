@@ -44,8 +44,10 @@ class Connection final : private Member {
 public:
     using Made = base::Result<std::unique_ptr<Connection>>;
 
-    // The stream joins the shard of this thread. The caller does not hold the shard's lock here, nor in the
-    // destructor.
+    // The stream joins the shard, or that of this thread. The caller does not hold the shard's lock here, nor
+    // in the destructor.
+    [[nodiscard]] static Made begin(Approach approach, const Settings &settings, Observer &observer,
+                                    std::shared_ptr<Shard> shard);
     [[nodiscard]] static Made begin(base::Result<Approach> approach, const Settings &settings,
                                     Observer &observer);
     // Posted operations still go out, if the device sends them by itself. A forked child never destroys or
@@ -78,9 +80,12 @@ public:
     [[nodiscard]] std::size_t readable() const REQUIRES(mutex()) {
         return exchange_ ? exchange_->incoming().readable() : 0;
     }
-    // Returns the address of one end, of a stream over a device of the kernel. ENOTCONN: it is not known yet,
-    // or the stream is over the soft device.
+    // Returns the address of one end. ENOTCONN: it is not known yet, or the stream is on a TCP socket of the
+    // caller's.
     [[nodiscard]] base::Result<sockaddr_storage> name(base::End end) const REQUIRES(mutex());
+    // Returns the private data of the peer's answer, which may be a refusal. It is there until the stream is
+    // destroyed.
+    [[nodiscard]] std::span<const std::byte> answer() const REQUIRES(mutex());
     // Returns the settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
     // Returns whether a send of many bytes should first look for bytes that have left. The look makes room
@@ -135,7 +140,8 @@ public:
     void leave() REQUIRES(mutex());
 
 private:
-    Connection(std::shared_ptr<Shard> shard, Side side, const Settings &settings, Observer &observer);
+    Connection(std::shared_ptr<Shard> shard, const Approach &approach, const Settings &settings,
+               Observer &observer);
 
     // These connect, and are in connect.cpp.
     [[nodiscard]] base::Result<void> connect() REQUIRES(mutex());
@@ -161,6 +167,7 @@ private:
     const std::shared_ptr<Shard> shard_;
     const Device &device_;
     const Side side_;
+    const bool on_socket_;
     const Settings settings_;
     Observer *observer_ GUARDED_BY(mutex());
     Report report_ GUARDED_BY(mutex());

@@ -77,6 +77,15 @@ base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kin
     }
 }
 
+sockaddr_storage loopback(sockaddr_storage wildcard) {
+    if (wildcard.ss_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6 &>(wildcard).sin6_addr = in6addr_loopback;
+    } else {
+        reinterpret_cast<sockaddr_in &>(wildcard).sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    return wildcard;
+}
+
 }  // namespace
 
 Device::Device(ibv_context *context, Peer peer, bool of_kernel)
@@ -95,7 +104,7 @@ void Device::choose_by(const base::InterfaceTable &chosen) {
 }
 
 base::Result<const Device *> Device::soft_at(const sockaddr_storage &local) {
-    auto device = find(local, RPMA_DEVICE_SOFT);
+    auto device = find(base::is_wildcard(local) ? loopback(local) : local, RPMA_DEVICE_SOFT);
     return device && *device == nullptr ? base::failure(EADDRNOTAVAIL) : device;
 }
 
@@ -109,8 +118,8 @@ bool Device::soft_may_serve(int family) {
                                             &context) == 0;
 }
 
-base::Result<const Device *> Device::of_kernel(ibv_context *context) {
-    return device_of(context, RPMA_DEVICE_KERNEL);
+base::Result<const Device *> Device::of(ibv_context *context, rpma_device_kind kind) {
+    return device_of(context, kind);
 }
 
 }  // namespace stream

@@ -16,14 +16,15 @@ public:
     // the kinds, another word is a device's name. Other devices do not serve them then. No other thread asks
     // for a device meanwhile.
     static void choose_by(const base::InterfaceTable &chosen);
-    // The soft device at an address of this machine. EADDRNOTAVAIL: it may not serve it.
+    // The soft device at an address of this machine; at a wildcard address, that of the loopback interface.
+    // EADDRNOTAVAIL: it may not serve it.
     [[nodiscard]] static base::Result<const Device *> soft_at(const sockaddr_storage &local);
     // The kernel's device that serves an address of this machine; nullptr where there is none.
     [[nodiscard]] static base::Result<const Device *> of_kernel_at(const sockaddr_storage &local);
     // Returns whether RPMA_DEVICE lets the soft device serve this machine's addresses of a family.
     [[nodiscard]] static bool soft_may_serve(int family);
-    // Returns the kernel's device of a context.
-    [[nodiscard]] static base::Result<const Device *> of_kernel(ibv_context *context);
+    // Returns the device of a context, which is of this kind.
+    [[nodiscard]] static base::Result<const Device *> of(ibv_context *context, rpma_device_kind kind);
 
     Device(ibv_context *context, Peer peer, bool of_kernel);
     [[nodiscard]] rpma_peer *peer() const { return peer_.get(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// stream/listener: streams that peers ask for over devices of the kernel.
+// stream/listener: see the header.
 #include "stream/listener.hpp"
 
 #include <fcntl.h>
@@ -74,11 +74,28 @@ base::Result<std::unique_ptr<Listener>> Listener::at(const sockaddr_storage &loc
             if (!events) {
                 return std::unexpected{events.error()};
             }
-            listener = std::make_unique<Listener>(std::move(*events));
+            listener = std::make_unique<Listener>(std::move(*events), RPMA_DEVICE_KERNEL);
         }
         if (auto added = listener->add(**device, address, options); !added) {
             return std::unexpected{added.error()};
         }
+    }
+    return listener;
+}
+
+base::Result<std::unique_ptr<Listener>> Listener::on_soft_at(const sockaddr_storage &local,
+                                                             const Options &options) {
+    const auto device = Device::soft_at(local);
+    if (!device) {
+        return std::unexpected{device.error()};
+    }
+    auto events = made_events((*device)->peer());
+    if (!events) {
+        return std::unexpected{events.error()};
+    }
+    auto listener = std::make_unique<Listener>(std::move(*events), RPMA_DEVICE_SOFT);
+    if (auto added = listener->add(**device, base::without_mapping(local), options); !added) {
+        return std::unexpected{added.error()};
     }
     return listener;
 }
@@ -91,9 +108,10 @@ base::Result<void> Listener::add(const Device &device, const sockaddr_storage &l
         return base::failure(host ? configuration.error().number : host.error().number);
     }
     rpma_ep_cfg *const cfg = configuration->get();
+    const bool v6_only = local.ss_family == AF_INET6 && (options.v6_only || !base::is_wildcard(local));
     int result = rpma_ep_cfg_set_backlog(cfg, options.backlog);
     result = result != 0 ? result : rpma_ep_cfg_set_reuseaddr(cfg, options.reuse);
-    result = result != 0 ? result : rpma_ep_cfg_set_v6only(cfg, local.ss_family == AF_INET6);
+    result = result != 0 ? result : rpma_ep_cfg_set_v6only(cfg, v6_only);
     result = result != 0 ? result : rpma_ep_cfg_set_events(cfg, events_.get());
     if (result != 0) {
         return failure_of(result);
@@ -106,6 +124,12 @@ base::Result<void> Listener::add(const Device &device, const sockaddr_storage &l
     }
     endpoints_.push_back(std::move(*endpoint));
     return {};
+}
+
+base::Result<sockaddr_storage> Listener::name() const {
+    sockaddr_storage name{};
+    const bool known = !endpoints_.empty() && rpma_ep_get_local_addr(endpoints_.front().get(), &name) == 0;
+    return known ? base::Result<sockaddr_storage>{name} : base::failure(EINVAL);
 }
 
 int Listener::fd() const {
@@ -147,7 +171,7 @@ base::Result<Asked> Listener::take(rpma_ep *endpoint) const {
     if (result != 0) {
         return failure_of(result);
     }
-    const auto device = Device::of_kernel(context);
+    const auto device = Device::of(context, kind_);
     if (!device) {
         return std::unexpected{device.error()};
     }

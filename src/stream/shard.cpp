@@ -91,6 +91,14 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
     if (known != own.end()) {
         return *known;
     }
+    auto made = make(device);
+    if (made) {
+        own.push_back(*made);
+    }
+    return made;
+}
+
+base::Result<std::shared_ptr<Shard>> Shard::make(const Device &device) {
     auto events = made_events(device.peer());
     if (!events) {
         return std::unexpected{events.error()};
@@ -100,7 +108,7 @@ base::Result<std::shared_ptr<Shard>> Shard::of_this_thread(const Device &device)
         return failure_of(result);
     }
     (void)rpma_events_wait_end(events->get());
-    return own.emplace_back(std::make_shared<Shard>(device, std::move(*events)));
+    return std::make_shared<Shard>(device, std::move(*events));
 }
 
 std::vector<std::shared_ptr<Shard>> Shard::expecting() {

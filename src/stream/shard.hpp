@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // stream/shard: the objects that the streams of one thread share: queues for their completions, one queue
 // for their events, and one lock, which guards all of them. The thread that began the streams makes them;
-// any thread may use them.
+// any thread may use them. A stream may also have a shard of its own.
 //
 //     stream ─┐
 //     stream ─┼─► lane (a completion queue) ─┐
@@ -62,6 +62,8 @@ class Shard {
 public:
     // Returns this thread's shard for a device. In a forked child it is another than before.
     [[nodiscard]] static base::Result<std::shared_ptr<Shard>> of_this_thread(const Device &device);
+    // Makes a shard that is no thread's: the caller alone serves it.
+    [[nodiscard]] static base::Result<std::shared_ptr<Shard>> make(const Device &device);
     Shard(const Device &device, Events events);
     ~Shard() = default;
     Shard(const Shard &) = delete;

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/leaving: streams whose rsockets are closed, until their bytes have left.
-#include "rsocket/leaving.hpp"
+// stream/leaving: streams that their programs have closed, until their bytes have left.
+#include "stream/leaving.hpp"
 
+#include <poll.h>
+
+#include <chrono>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
 
-namespace rsockets {
+namespace stream {
 
 namespace {
 
-bool is_done(const stream::Connection &stream) {
+constexpr std::chrono::milliseconds exit_timeout{2000};
+constexpr int exit_tick_ms = 5;
+
+bool is_done(const Connection &stream) {
     if (!stream.mutex().try_lock()) {
         return false;
     }
@@ -28,7 +35,7 @@ Leaving &Leaving::instance() {
     return *leaving;
 }
 
-void Leaving::add(std::unique_ptr<stream::Connection> stream, base::Fd fd) {
+void Leaving::add(std::unique_ptr<Connection> stream, base::Fd fd) {
     Left left{.fd = std::move(fd), .stream = std::move(stream)};
     if (is_done(*left.stream)) {
         return;
@@ -62,4 +69,11 @@ bool Leaving::sweep() {
     return !streams_->all.empty();
 }
 
-}  // namespace rsockets
+void Leaving::wait_at_exit(std::move_only_function<bool()> is_done) {
+    const auto until = base::Clock::now() + exit_timeout;
+    while (!is_done() && base::Clock::now() < until) {
+        (void)::poll(nullptr, 0, exit_tick_ms);
+    }
+}
+
+}  // namespace stream
