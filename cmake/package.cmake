@@ -14,6 +14,9 @@ set(CPACK_SET_DESTDIR ON)  # so that the scripts of the installation see the pre
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL librpma0 libsoftrdma0 librsocket1 librpma-dev rpma)
+if(RPMA_LIBFABRIC)
+    list(APPEND CPACK_COMPONENTS_ALL librstream-fi)
+endif()
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -66,6 +69,12 @@ The functions of librdmacm's rsockets, and its protocol, on librpma: with
 and without RDMA hardware. Programs that use sockets run on them unmodified
 (rpma run --sockets)."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
+if(RPMA_LIBFABRIC)
+    rpma_package(librstream-fi libs "streams by RDMA as endpoints of libfabric
+A provider of libfabric for endpoints of the type FI_EP_SOCK_STREAM, on
+librpma: with and without RDMA hardware."
+        "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})")
+endif()
 rpma_package(librpma-dev libdevel "remote persistent memory over RDMA (development files)
 Headers, manual and examples of librpma, libsoftrdma and librsocket."
     "librpma0 (= ${own_version})" "libsoftrdma0 (= ${own_version})" "librsocket1 (= ${own_version})" libibverbs-dev librdmacm-dev)

@@ -30,6 +30,7 @@ librpma:        verbs librpma.h
 datagram:       verbs
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
+rstream:        stream librpma.h rdma
 socket_preload: rsocket rpma/rsocket.h
 carry:          registry
 carry_preload:  carry socket_preload

@@ -11,8 +11,8 @@ declare -A packages_of=(
     [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libssl-dev
              libfmt-dev libcli11-dev nlohmann-json3-dev prometheus-cpp-dev'
     [manual]='pandoc python3 man-db'
-    [package]='dpkg-dev file'
-    [test]='libcmocka-dev iproute2 procps python3 prometheus protobuf-c-compiler libprotobuf-c-dev'
+    [package]='dpkg-dev file libfabric-dev'
+    [test]='libcmocka-dev libfabric-dev iproute2 procps python3 prometheus protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
               python3-pyverbs qemu-system-x86 curl haproxy iperf3 libmemcached-tools libpython3.11-testsuite memcached
               nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools sockperf wrk'
@@ -35,7 +35,7 @@ check_tools() {
         case $group in
             manual) tools+=(pandoc python3 man) ;;
             package) tools+=(dpkg-deb dpkg-shlibdeps file) ;;
-            test) libraries+=(cmocka libprotobuf-c) tools+=(protoc-c python3 promtool) ;;
+            test) libraries+=(cmocka libfabric libprotobuf-c) tools+=(protoc-c python3 promtool) ;;
             format) tools+=(clang-format-19) ;;
             lint) tools+=(clang-format-19 clang-tidy-19 clang++-19 shellcheck python3) ;;
             clang) tools+=(clang-19 clang++-19 llvm-symbolizer-19) ;;

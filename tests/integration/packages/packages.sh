@@ -27,7 +27,9 @@ expect_field() {  # expect_field PACKAGE FIELD PATTERN: the pattern is an extend
 
 "${cmake%cmake}cpack" -G DEB --config "$build/CPackConfig.cmake" -B packages >packages.log 2>&1 || { cat packages.log; exit 1; }
 mkdir root
-for package in librpma0 libsoftrdma0 librsocket1 librpma-dev rpma; do
+made=(librpma0 libsoftrdma0 librsocket1 librpma-dev rpma)
+[ ! -e "$build/lib/libfabric/librstream-fi.so" ] || made+=(librstream-fi)
+for package in "${made[@]}"; do
     dpkg-deb --extract packages/${package}_*.deb root
     expect_field $package Version '^[0-9.]+-1$'
     expect_field $package Maintainer '^[^<>]+ <[^<>@ ]+@[^<>@ ]+>$'
@@ -58,6 +60,12 @@ for script in postinst:daemon-reload postinst:try-restart prerm:stop postrm:daem
     expect "a script of rpma: $script" grep -q -- " ${script#*:} " <(control rpma "${script%:*}")
 done
 
+# Libfabric finds its provider, and Debian's libfabric-dev, which has a page of the same name, may be there too.
+if [ -e "$build/lib/libfabric/librstream-fi.so" ]; then
+    expect_field librstream-fi Depends "libfabric1.*librpma0 \(= $version\)|librpma0 \(= $version\).*libfabric1"
+    [ -e "$libraries/libfabric/librstream-fi.so" ] || fail 'no provider in the folder of libfabric'
+    [ ! -e "$build/man/man7" ] || [ -e root/usr/share/man/man7/fi_rstream.7rpma.gz ] || fail 'no page fi_rstream.7rpma.gz'
+fi
 for file in bin/rpma include/librpma.h include/softrdma.h lib/$architecture/{librpma.so.0,libsoftrdma.so.0,librpma.so} \
     lib/$architecture/cmake/rpma/rpmaConfig.cmake lib/$architecture/pkgconfig/{librpma,softrdma}.pc \
     share/doc/{librpma0,libsoftrdma0,librsocket1,librpma-dev,rpma}/copyright share/doc/librpma-dev/examples/README.md; do
