@@ -447,7 +447,7 @@ std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mu
                              .since = is_readable ? member.socket->filled_at() : 0});
     }
     set.first = all != 0 ? (set.first + 1) % all : 0;
-    std::ranges::stable_sort(set.ready, {}, &Ready::since);
+    std::ranges::sort(set.ready, {}, &Ready::since);
     auto event = events.begin();
     for (const Ready &one : set.ready) {
         *event = {.events = one.events, .data = one.member->wanted.data};
