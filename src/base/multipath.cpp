@@ -3,15 +3,19 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
-#include "base/error_text.hpp"
+#include "base/clock.hpp"
 #include "base/log.hpp"
 
 namespace base {
@@ -68,29 +72,40 @@ void stays_plain(const char *why) {
     }
 }
 
-// Returns a socket of MPTCP, or none when connections are to be plain TCP. A new socket already has the path
-// manager's numbers for this network namespace, which any user may read; so the choice costs one system call
-// beside the socket, and follows each change of `ip mptcp`.
-Fd multipath_socket(int family, int flags) {
-    const Multipath asked = multipath_of_environment().value_or(Multipath::Off);
-    if (asked == Multipath::Off) {
-        return {};
-    }
-    Fd socket{::socket(family, SOCK_STREAM | flags, IPPROTO_MPTCP)};
-    if (!socket) {
+// Returns whether the path manager of this network namespace may add paths. A new socket of MPTCP has its
+// numbers, which any user may read. The system calls go past a library that stands in front of libc's: the
+// socket is no program's.
+bool has_paths(Multipath asked) {
+    const auto socket =
+        static_cast<int>(syscall(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP));
+    if (socket < 0) {
         if (errno == EPROTONOSUPPORT || errno == ENOPROTOOPT || errno == EINVAL) {
             stays_plain(errno == ENOPROTOOPT ? "net.mptcp.enabled is 0" : "the kernel has none");
         }
-        return {};
+        return false;
     }
-    const auto info = info_of(socket.get());
+    const auto info = info_of(socket);
+    syscall(SYS_close, socket);
     if (!info) {
         stays_plain("the kernel's is older than Linux 6.10, and does not tell of silent peers");
-        return {};
+        return false;
     }
-    const bool has_paths =
-        info->endpoints_to_announce != 0 || info->endpoints_to_use != 0 || info->most_accepted != 0;
-    return asked == Multipath::On || has_paths ? std::move(socket) : Fd{};
+    return asked == Multipath::On || info->endpoints_to_announce != 0 || info->endpoints_to_use != 0 ||
+           info->most_accepted != 0;
+}
+
+// The answer holds for a second, so that a new connection costs no more than one of TCP.
+bool has_paths_lately(Multipath asked) {
+    constexpr std::chrono::seconds holds{1};
+    static std::atomic<Clock::rep> asked_at{std::numeric_limits<Clock::rep>::min()};
+    static std::atomic<bool> answer{false};
+    const auto now = Clock::now().time_since_epoch();
+    const Clock::duration last{asked_at.load(std::memory_order_acquire)};
+    if (last == Clock::duration::min() || now - last >= holds) {
+        answer.store(has_paths(asked), std::memory_order_relaxed);
+        asked_at.store(now.count(), std::memory_order_release);
+    }
+    return answer.load(std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -116,15 +131,13 @@ const Result<Multipath> &multipath_of_environment() {
 }
 
 Result<Fd> stream_socket(int family, int flags) {
-    Fd socket = multipath_socket(family, flags);
-    if (!socket) {
-        socket = Fd{::socket(family, SOCK_STREAM | flags, 0)};
-    }
+    Fd socket{::socket(family, SOCK_STREAM | flags, uses_multipath() ? IPPROTO_MPTCP : 0)};
     return socket ? Result<Fd>{std::move(socket)} : last_failure();
 }
 
 bool uses_multipath() {
-    return static_cast<bool>(multipath_socket(AF_INET, SOCK_CLOEXEC));
+    const Multipath asked = multipath_of_environment().value_or(Multipath::Off);
+    return asked != Multipath::Off && has_paths_lately(asked);
 }
 
 bool is_multipath(int socket) {

@@ -28,7 +28,7 @@ enum class Multipath : std::uint8_t { Auto, On, Off };
 // socket(2) does.
 [[nodiscard]] Result<Fd> stream_socket(int family, int flags);
 
-// Returns whether new sockets of this process are of MPTCP.
+// Returns whether new sockets of this process are of MPTCP. A change of `ip mptcp` is seen within a second.
 [[nodiscard]] bool uses_multipath();
 
 // Returns whether a socket is one of MPTCP, also when its peer has none.

@@ -109,14 +109,13 @@ std::optional<std::uint64_t> Source::size() const {
 }
 
 Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) const {
-    using Clock = std::chrono::steady_clock;
     std::size_t done = 0;
-    auto told = Clock::now();
+    auto told = base::Clock::now();
     while (done < bytes.size()) {
         pollfd readable{fd_.get(), POLLIN, 0};
-        if (is_stream_ && (poll(&readable, 1, wait.count()) <= 0 || Clock::now() - told > wait)) {
+        if (is_stream_ && (poll(&readable, 1, wait.count()) <= 0 || base::Clock::now() - told > wait)) {
             TRY(waiting(done));
-            told = Clock::now();
+            told = base::Clock::now();
             continue;
         }
         const auto rest = bytes.subspan(done);
