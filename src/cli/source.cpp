@@ -15,6 +15,8 @@
 #include <csignal>
 #include <utility>
 
+#include "base/clock.hpp"
+
 namespace cli {
 
 namespace {
