@@ -27,7 +27,10 @@ def known_names():
     for header in ('librpma.h', 'softrdma.h', 'rpma/rsocket.h'):
         names |= set(re.findall(r'\w+', code_of(source / 'include' / header)))
     for path in (source / 'src').rglob('*.[ch]pp'):
-        names |= set(re.findall(r'"((?:RPMA|SOFTRDMA)_[A-Z]+)"', path.read_text(encoding='utf-8')))  # environment
+        text = path.read_text(encoding='utf-8')
+        names |= set(re.findall(r'"((?:RPMA|SOFTRDMA)_[A-Z]+)"', text))  # environment
+        if path.name == 'metrics.cpp':
+            names |= set(re.findall(r'"(rpma_[a-z_]+)"', text))
     return names
 
 
