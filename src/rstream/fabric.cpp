@@ -63,7 +63,7 @@ fid_t Fabric::keep(Request request) {
     auto kept = std::make_unique<Kept>(
         Kept{.handle = {.fclass = FI_CLASS_CONNREQ, .context = nullptr, .ops = nullptr},
              .request = std::move(request)});
-    const fid_t handle = &kept->handle;
+    Fid *const handle = &kept->handle;
     const base::Lock lock{mutex_};
     requests_.emplace(handle, std::move(kept));
     return handle;
@@ -80,7 +80,7 @@ int Fabric::try_wait(fid_fabric *, fid_t *fids, int count) {
         return -FI_EINVAL;
     }
     bool any = false;
-    for (const fid_t object : std::span{fids, static_cast<std::size_t>(count)}) {
+    for (Fid *const object : std::span{fids, static_cast<std::size_t>(count)}) {
         if (object == nullptr || (object->fclass != FI_CLASS_EP && object->fclass != FI_CLASS_EQ)) {
             return -FI_EINVAL;
         }

@@ -248,6 +248,7 @@ std::optional<sockaddr_storage> address_of(const void *bytes, std::size_t size) 
     return address;
 }
 
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): fi_freeinfo(3) frees what these give.
 void set_address(void *&place, std::size_t &size, const sockaddr_storage &address) {
     void *const copy = std::malloc(base::length_of(address));
     if (copy == nullptr) {
@@ -264,6 +265,7 @@ void set_device(fi_info &info, const char *name) {
     std::free(info.domain_attr->name);
     info.domain_attr->name = copy;
 }
+// NOLINTEND(cppcoreguidelines-no-malloc)
 
 int give_address(const sockaddr_storage &address, void *place, std::size_t *size) {
     const std::size_t room = *size;

@@ -196,7 +196,7 @@ base::Result<PassiveEndpoint::Listeners> PassiveEndpoint::make_listeners() const
     if (!device) {
         return std::unexpected{device.error()};
     }
-    stream::Listener::Options options{.backlog = backlog_, .reuse = true, .v6_only = false};
+    const stream::Listener::Options options{.backlog = backlog_, .reuse = true, .v6_only = false};
     sockaddr_storage local = local_;
     Listeners listeners;
     if (everywhere ? stream::Device::soft_may_serve(local.ss_family) : !(*device)->is_of_kernel()) {
