@@ -17,6 +17,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/shared_value.hpp"
 
 namespace base {
 
@@ -102,8 +103,8 @@ bool has_paths_lately(Multipath asked) {
     const auto now = Clock::now().time_since_epoch();
     const Clock::duration last{asked_at.load(std::memory_order_acquire)};
     if (last == Clock::duration::min() || now - last >= holds) {
-        answer.store(has_paths(asked), std::memory_order_relaxed);
-        asked_at.store(now.count(), std::memory_order_release);
+        set_shared(answer, has_paths(asked));
+        set_shared(asked_at, now.count(), std::memory_order_release);
     }
     return answer.load(std::memory_order_relaxed);
 }
