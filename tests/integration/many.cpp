@@ -261,13 +261,13 @@ rdma_cm_id *listening(Side &side) {
                device.cm.listen(listener, static_cast<int>(peers * connecting_at_once)) == 0,
            "listening");
     int devices_found = 0;
-    ibv_device **const list = softrdma_ibv_get_device_list(&devices_found);
+    ibv_context **const list = softrdma_rdma_get_devices(&devices_found);
     for (int i = 0; i < devices_found; ++i) {
-        if (std::strcmp(softrdma_ibv_get_device_name(list[i]), "soft_lo") == 0) {
-            side.create_objects(softrdma_ibv_open_device(list[i]));
+        if (std::strcmp(softrdma_ibv_get_device_name(list[i]->device), "soft_lo") == 0) {
+            side.create_objects(list[i]);
         }
     }
-    softrdma_ibv_free_device_list(list);
+    softrdma_rdma_free_devices(list);
     expect(side.pd != nullptr, "finding the loopback's device");
     return listener;
 }

@@ -32,11 +32,14 @@ void set(int socket, int level, int option, T value) {
     (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
+base::Result<base::Fd> plain_socket(int family, int flags) {
+    base::Fd socket{::socket(family, SOCK_STREAM | flags, 0)};
+    return socket ? base::Result<base::Fd>{std::move(socket)} : base::last_failure();
+}
+
 base::Result<base::Fd> stream_socket(int family, const Options &options) {
     constexpr int flags = SOCK_NONBLOCK | SOCK_CLOEXEC;
-    auto socket = options.within_host
-                      ? base::Result<base::Fd>{base::Fd{::socket(family, SOCK_STREAM | flags, 0)}}
-                      : base::stream_socket(family, flags);
+    auto socket = options.within_host ? plain_socket(family, flags) : base::stream_socket(family, flags);
     if (socket && options.service_type) {
         set_service_type(socket->get(), *options.service_type);
     }

