@@ -20,7 +20,7 @@ for name in "$@"; do
     else
         failed=$((failed + 1))
         printf '%-20s FAILED after %d s\n' "$name" $((SECONDS - begun))
-        tail -n 30 "$said" | sed 's/^/    /'
+        { grep -m 1 '^FAILED' "$said"; tail -n 30 "$said"; } | sed 's/^/    /'
     fi
     rm -rf "$RPMA_STORE_FOLDER"
 done
