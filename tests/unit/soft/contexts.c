@@ -2,28 +2,14 @@
 /* unit/soft: tests that each ibv_open_device gives a context with events of its own, and when closing frees
  * it. */
 #include "endpoint.h"
+#include "loopback.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static struct ibv_context *open_loopback(void) {
-    struct ibv_context *found = NULL;
-    struct ibv_device **list = softrdma_ibv_get_device_list(NULL);
-    assert_non_null(list);
-    for (size_t i = 0; list[i] != NULL; i++) {
-        if (strcmp(softrdma_ibv_get_device_name(list[i]), "soft_lo") == 0) {
-            found = softrdma_ibv_open_device(list[i]);
-        }
-    }
-    softrdma_ibv_free_device_list(list);
-    assert_non_null(found);
-    return found;
-}
 
 static int has_event(const struct ibv_context *context) {
     struct pollfd ready = {.fd = context->async_fd, .events = POLLIN};

@@ -2,26 +2,12 @@
 /* unit/soft: tests that a device has one GID for each address of its interface, and
  * that an IPv4 address is mapped into IPv6. */
 #include "endpoint.h"
+#include "loopback.h"
 
 #include <net/if.h>
 #include <string.h>
 
 enum { most_gids = 64 };
-
-/* Opens the device of the loopback interface, whose addresses are known. */
-static struct ibv_context *open_loopback(void) {
-    struct ibv_context *found = NULL;
-    struct ibv_device **list = softrdma_ibv_get_device_list(NULL);
-    assert_non_null(list);
-    for (size_t i = 0; list[i] != NULL; i++) {
-        if (strcmp(softrdma_ibv_get_device_name(list[i]), "soft_lo") == 0) {
-            found = softrdma_ibv_open_device(list[i]);
-        }
-    }
-    softrdma_ibv_free_device_list(list);
-    assert_non_null(found);
-    return found;
-}
 
 static void the_table_has_every_gid(void **state) {
     (void)state;
