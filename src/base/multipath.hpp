@@ -34,7 +34,7 @@ enum class Multipath : std::uint8_t { Auto, On, Off };
 // Returns whether a socket is one of MPTCP, also when its peer has none.
 [[nodiscard]] bool is_multipath(int socket);
 
-// What the kernel tells of a connection of MPTCP.
+// The kernel tells this of a connection of MPTCP.
 struct MultipathState {
     std::uint64_t acknowledged = 0;  // changes when the peer acknowledges bytes
     std::uint32_t silent_ms = 0;     // since the peer's last acknowledgement, also of a keep-alive

@@ -50,7 +50,7 @@ MetricFamily gauge(const char *name, const char *help, std::uint64_t value) {
     return family;
 }
 
-// What is read from the store at each request.
+// Each request reads these from the store.
 class OfStore final : public prometheus::Collectable {
 public:
     explicit OfStore(const Store &store) : store_{store} {}

@@ -149,7 +149,7 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     if (const std::string why = why_not(hello.mode, request, client.who.identity); !why.empty()) {
         return refuse(Status::Limit, why);
     }
-    // Whoever asks for the status takes no place.
+    // A client that asks for the status takes no place.
     if (const std::string full = why_full(client); !full.empty() && hello.mode != Mode::Status) {
         return refuse(Status::Full, full);
     }

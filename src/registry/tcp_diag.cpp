@@ -107,7 +107,7 @@ base::Result<TcpSocket> socket_of(std::span<const char> answer) {
     return socket;
 }
 
-// Of the kernel's mptcp_info, as far as it is looked at.
+// This is the kernel's mptcp_info up to the last member that is read.
 struct MultipathInfo {
     std::uint8_t subflows;
     std::array<std::uint8_t, 7> others;

@@ -30,7 +30,7 @@ public:
     Fabric &operator=(const Fabric &) = delete;
     static Fabric &of(fid_fabric *fabric) { return static_cast<Fabric &>(*fabric); }
 
-    // What a program opens in the fabric counts itself.
+    // An object that a program opens in the fabric counts itself.
     void use() { ++users_; }
     void release() { --users_; }
 

@@ -49,7 +49,7 @@ bool suits(const fi_ep_attr &wanted) {
            wanted.auth_key_size == 0;
 }
 
-// Of both directions.
+// The attributes of either direction are judged here.
 template <typename Attributes>
 bool suits_direction(const Attributes &wanted) {
     return is_within(wanted.caps, capabilities) && wanted.op_flags == 0 &&

@@ -13,7 +13,7 @@ namespace rstream {
 
 namespace {
 
-// What rdma_reject(3) takes on each device, less what the kernel's connection manager adds.
+// rdma_reject(3) takes this on each device, less what the kernel's connection manager adds.
 constexpr std::size_t most_reason_bytes = 148;
 
 }  // namespace

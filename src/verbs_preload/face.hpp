@@ -8,7 +8,7 @@
 
 namespace face {
 
-// What a program's path stands for: the path itself, or that of a file in the tree. The process makes the
+// A program's path stands for itself, or for a file in the tree. The process makes the
 // tree when it first looks there, and a forked child makes one of its own.
 class Path {
 public:

@@ -153,7 +153,7 @@ static void files_go_with_their_process(void **state) {
     assert_int_equal(close(hold), 0);
     ended(child);
     assert_int_equal(stat(files, &status), -1);
-    /* Of a process that was killed, the next one that looks removes them. */
+    /* The next process that looks removes the files of one that was killed. */
     child = process_that_looks(files, sizeof(files), &hold);
     assert_int_equal(kill(child, SIGKILL), 0);
     ended(child);

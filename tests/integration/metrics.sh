@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What a server counts for Prometheus, and what it tells in JSON, are what has happened: a push, pushes that end without a
-# commit, a pull, a refusal, a fault. It runs in a network namespace of its own, so the port is free.
+# A server counts for Prometheus, and tells in JSON, what has happened: a push, pushes that end without a commit, a pull, a
+# refusal, a fault. It runs in a network namespace of its own, so the port is free.
 if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
     unshare=(unshare --net)
     [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)

@@ -55,7 +55,7 @@ grep -q '^op .*p99.99 .*GB/s.*x tcp$' stdout || die "expected a head: $(cat stdo
 [ "$(grep -c '^\(write\|flush\) *8 *4 ' stdout)" -eq 2 ] || die "expected two rows: $(cat stdout)"
 grep -q '^ *[0-9.]*[num]s to .*%  #' stdout || die "expected bars: $(cat stdout)"
 
-# What was committed stays, and pushes and pulls continue.
+# The committed content stays, and pushes and pulls continue.
 [ "$(grep -c '^committed' server.out)" -eq 2 ] || die "perf made a commit"
 [ ! -s server.err ] || die "the server complains"
 pulled other

@@ -33,7 +33,7 @@ wait $holder 2>/dev/null || true
 push content
 status '^holds *1 name, 2097152 bytes'
 
-# What a person on call has to know: the next push of this size has room, and after this one it has none.
+# The status tells a person on call: the next push of this size has room, and after this one it has none.
 bounded "$rpma" push content "$address/other" >stdout 2>stderr || die "push"
 refused_with 6 'there is room for 0 bytes, and the largest of the newest contents has 1048576' "$rpma" status "$address"
 refused_with 6 'there is room for 0 bytes' "$rpma" status "$address" --json

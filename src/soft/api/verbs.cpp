@@ -38,7 +38,7 @@ constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 // The access flags of verbs that this device does not support.
 constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
 
-// What queue pairs of each type do with such memory, and more on RC.
+// Queue pairs of each type do this with such memory, and those of RC do more.
 constexpr std::uint32_t on_demand =
     IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_SRQ_RECV;
 

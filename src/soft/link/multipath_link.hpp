@@ -28,7 +28,7 @@ public:
 private:
     const std::chrono::milliseconds silence_;
     std::atomic<bool> given_up_{false};
-    // Of the thread that receives.
+    // Only the thread that receives uses these.
     std::uint64_t acknowledged_ = 0;
     base::Clock::time_point moved_ = base::Clock::now();  // when the peer last acknowledged or had everything
 };

@@ -89,7 +89,7 @@ void somebody_serves_each_group(void **) {
         const bool waits = owner == Owner::Waiter || owner == Owner::Sleeper;
         assert_true(rule.arm != Arm::No || rule.ticks != Ticks::None || waits);
         assert_true(!rule.engine_serves || rule.arm != Arm::No);
-        // Whoever sleeps is told by descriptors, and only a thread that looks at all sources can do without.
+        // Descriptors tell a thread that sleeps, and only a thread that looks at all sources can do without.
         assert_true(rule.relies || owner == Owner::Poller || owner == Owner::Waiter);
     }
 }
