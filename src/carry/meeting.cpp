@@ -2,6 +2,7 @@
 // carry/meeting: the table of a user's connections, and the making of a link.
 #include "carry/meeting.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -147,29 +149,119 @@ Link *mapped(int fd) {
     return memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
 }
 
-void *table_of(uid_t user, std::size_t bytes) {
-    char folder[64];
-    (void)std::snprintf(folder, sizeof(folder), "/dev/shm/rpma-carry-%u", user);
-    (void)mkdir(folder, 0700);
-    const int at = LIBC(open)(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+constexpr const char *shared_folder = "/dev/shm";
+constexpr const char *no_table = "its user has no table in /dev/shm";
+
+// The name of a folder: the user's, and a number, which the first folder does not have.
+struct FolderName {
+    std::array<char, 40> text{};
+
+    FolderName(uid_t user, unsigned number) {
+        (void)std::snprintf(text.data(), text.size(), number == 0 ? "rpma-carry-%u" : "rpma-carry-%u-%u",
+                            user, number);
+    }
+};
+
+// Returns the number in the name of a folder of the user.
+std::optional<unsigned> number_in(const char *name, uid_t user) {
+    const FolderName first{user, 0};
+    const std::size_t length = std::strlen(first.text.data());
+    unsigned number = 0;
+    if (std::strncmp(name, first.text.data(), length) != 0) {
+        return std::nullopt;
+    }
+    if (name[length] == '-') {
+        const char *const digits = name + length + 1;
+        (void)std::from_chars(digits, digits + std::strlen(digits), number);
+    }
+    return std::strcmp(name, FolderName{user, number}.text.data()) == 0 ? std::optional{number}
+                                                                        : std::nullopt;
+}
+
+// Opens a folder that this user alone reaches. Another one is EPERM.
+int open_own(int shared, const FolderName &name) {
     struct stat status{};
-    if (at < 0 || fstat(at, &status) != 0 || !base::is_own_file(at, status) || (status.st_mode & 077) != 0) {
-        BASE_LOG(Info, "connections stay in TCP: %s is not this user's own folder", folder);
-        if (at >= 0) {
-            (void)LIBC(close)(at);
+    if (fstatat(shared, name.text.data(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        return -1;
+    }
+    constexpr mode_t of_others = 077;
+    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & of_others) != 0) {
+        errno = EPERM;
+        return -1;
+    }
+    const int folder =
+        LIBC(openat)(shared, name.text.data(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0 && (fstat(folder, &status) != 0 || !base::is_own_file(folder, status))) {
+        (void)LIBC(close)(folder);
+        errno = EPERM;
+        return -1;
+    }
+    return folder;
+}
+
+// Returns the lowest number of a folder that is this user's.
+std::optional<unsigned> number_of_own(DIR *shared, uid_t user) {
+    std::optional<unsigned> lowest;
+    while (const dirent *const entry = readdir(shared)) {
+        const auto number = number_in(entry->d_name, user);
+        if (!number || (lowest && *lowest < *number)) {
+            continue;
         }
+        if (const int own = open_own(dirfd(shared), {user, *number}); own >= 0) {
+            (void)LIBC(close)(own);
+            lowest = number;
+        }
+    }
+    return lowest;
+}
+
+// Opens the folder of the user's table. Another user may have given any name to a folder before, so the owner
+// tells whose it is. Processes of one user agree: the first folder that is theirs counts, and a new one gets
+// the first name that is free.
+int open_folder(uid_t user) {
+    const std::unique_ptr<DIR, int (*)(DIR *)> shared{opendir(shared_folder), closedir};
+    if (shared == nullptr) {
+        return -1;
+    }
+    const int at = dirfd(shared.get());
+    if (const int usual = open_own(at, {user, 0}); usual >= 0) {
+        return usual;
+    }
+    if (const auto number = number_of_own(shared.get(), user)) {
+        return open_own(at, {user, *number});
+    }
+    for (unsigned number = 0;; ++number) {
+        const FolderName name{user, number};
+        if (mkdirat(at, name.text.data(), S_IRWXU) != 0 && errno != EEXIST) {
+            return -1;
+        }
+        if (const int made = open_own(at, name); made >= 0 || errno != EPERM) {
+            return made;
+        }
+    }
+}
+
+// Returns the memory of the user's table; nullptr where it cannot be had.
+void *table_of(uid_t user, std::size_t bytes) {
+    const int folder = open_folder(user);
+    const int file =
+        folder >= 0 ? LIBC(openat)(folder, "table", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
+    // The pages are there from here on: a full file system cannot end a process that uses them.
+    int error = file >= 0 ? posix_fallocate(file, 0, static_cast<off_t>(bytes)) : errno;
+    void *const table =
+        error == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+    error = error == 0 && table == MAP_FAILED ? errno : error;
+    for (const int fd : {folder, file}) {
+        if (fd >= 0) {
+            (void)LIBC(close)(fd);
+        }
+    }
+    if (error != 0) {
+        BASE_LOG(Info, "connections stay in TCP: user %u cannot have a table in %s: %s", user, shared_folder,
+                 std::strerror(error));
         return nullptr;
     }
-    const int file = LIBC(openat)(at, "table", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    (void)LIBC(close)(at);
-    // The pages are there from here on: a full file system cannot end a process that uses them.
-    const bool is_whole = file >= 0 && posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0;
-    void *const table =
-        is_whole ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-    if (file >= 0) {
-        (void)LIBC(close)(file);
-    }
-    return table != MAP_FAILED ? table : nullptr;
+    return table;
 }
 
 }  // namespace
@@ -227,11 +319,16 @@ void Meeting::meet(Socket &socket, int fd) {
     if (const TrySection section{socket.meeting_}; section && socket.meeting_state_ != Linked) {
         const base::Lock lock{mapping};
         const std::uint64_t uses = socket.uses_;
-        Table *const table = socket.stays_ || socket.processes_ != 1 ? nullptr : Tables::own();
+        const bool may_meet = !socket.stays() && socket.processes_ == 1;
+        Table *const table = may_meet ? Tables::own() : nullptr;
+        if (may_meet && table == nullptr) {
+            records::add(socket, fd);
+            socket.stay(no_table);
+        }
         const bool is_near = table != nullptr && look(socket, fd, *table);
         // The other end looks as often. While it is known to be there, each use looks.
         const std::uint64_t next = is_near ? 1 : std::max<std::uint64_t>(uses, default_first_look);
-        socket.look_at_ = socket.meeting_state_ == Linked || socket.stays_ ? UINT64_MAX : uses + next;
+        socket.look_at_ = socket.meeting_state_ == Linked || socket.stays() ? UINT64_MAX : uses + next;
     }
     errno = error;
 }

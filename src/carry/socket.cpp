@@ -34,6 +34,8 @@ namespace {
 
 using std::chrono::microseconds;
 
+constexpr const char *its_end = "the program shuts it down";
+
 // The kernel is asked as often whether the peer is still there. The kernel's own news of an end takes longer
 // to become visible in another process.
 constexpr microseconds asks_after{50};
@@ -287,7 +289,7 @@ void Socket::enter_ring(int fd) {
         --out_.sends_to_wait;
         return;
     }
-    if (stays_ || out_.stays_in_tcp || link()->state != Link::Open || out_.under_way != 0 ||
+    if (stays() || out_.stays_in_tcp || link()->state != Link::Open || out_.under_way != 0 ||
         direction.turns_read.load(std::memory_order_acquire) != out_.turn || !peer_is_there(fd)) {
         return;
     }
@@ -613,7 +615,7 @@ bool Socket::has_bytes() const {
 
 bool Socket::has_room() const {
     const Inside inside{*this};
-    if (!is_linked() || stays_ || out_.stays_in_tcp || link()->closed[1 - side_] != 0) {
+    if (!is_linked() || stays() || out_.stays_in_tcp || link()->closed[1 - side_] != 0) {
         return false;
     }
     const Direction &direction = to_peer();
@@ -896,7 +898,7 @@ void Socket::send_in_tcp_for_good(const char *why) {
 }
 
 void Socket::before_shutdown() {
-    send_in_tcp_for_good("the program shuts it down");
+    send_in_tcp_for_good(its_end);
     may_end_ = true;
     if (is_linked()) {
         link()->ends[side_] = 1;
@@ -904,8 +906,14 @@ void Socket::before_shutdown() {
     }
 }
 
+const char *Socket::why_in_tcp() const {
+    const char *const why = why_in_tcp_.load();
+    return why != its_end ? why : nullptr;
+}
+
 void Socket::will_stay(const char *why) {
-    if (!stays_.exchange(true)) {
+    const char *known = nullptr;
+    if (why_in_tcp_.compare_exchange_strong(known, why)) {
         BASE_LOG(Info, "a connection stays in TCP: %s", why);
         records::tell(*this, why);
     }

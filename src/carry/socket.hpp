@@ -130,7 +130,8 @@ public:
     void send_in_tcp_for_good(const char *why);
     // The program is about to shut down the direction, or may do it unseen.
     void before_shutdown();
-    // The connection stays in TCP for good. Where the ring has bytes, the program reads those first.
+    // The connection stays in TCP for good. Where the ring has bytes, the program reads those first. `why` is
+    // a string constant.
     void stay(const char *why);
     // Returns whether the kernel's socket has all that is to be read, and will; then a program that does not
     // use this library may have it. It does when the ring is empty, and the socket stays (stay()).
@@ -156,6 +157,9 @@ public:
     [[nodiscard]] Counts received() const;
     [[nodiscard]] Counts sent() const;
     [[nodiscard]] std::uint32_t turns_back() const { return out_.turn / 2; }
+    // Returns why it stays in TCP; nullptr where that is not known, or the end of the connection was the
+    // reason.
+    [[nodiscard]] const char *why_in_tcp() const;
 
     std::atomic<std::uint32_t> next_free;  // of carry/sockets
 
@@ -203,6 +207,7 @@ private:
     [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
     [[nodiscard]] static bool is_in_ring(std::uint32_t turn) { return turn % 2 != 0; }
 
+    [[nodiscard]] bool stays() const { return why_in_tcp_ != nullptr; }
     void will_stay(const char *why);
     // Writes the counts where other programs see them.
     void publish() const;
@@ -266,9 +271,9 @@ private:
     Role role_;
     bool is_smc_;
     std::atomic<bool> blocks_;
-    std::atomic<bool> stays_;
-    std::atomic<bool> may_end_;    // before_shutdown() was called
-    std::atomic<bool> was_reset_;  // as far as the program knows
+    std::atomic<const char *> why_in_tcp_;  // why it stays in TCP for good; nullptr: it need not
+    std::atomic<bool> may_end_;             // before_shutdown() was called
+    std::atomic<bool> was_reset_;           // as far as the program knows
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
     std::atomic<std::uint32_t> processes_;

@@ -4,6 +4,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "carry/records.hpp"
@@ -144,7 +146,15 @@ void Totals::add(const Socket &socket) {
     const Socket::Counts out = socket.sent();
     const bool is_over = in.by_memory + out.by_memory != 0;
     over += is_over ? 1 : 0;
-    in_tcp += !is_over && in.by_tcp + out.by_tcp != 0 ? 1 : 0;
+    if (!is_over && in.by_tcp + out.by_tcp != 0) {
+        ++in_tcp;
+        const char *const why = socket.why_in_tcp();
+        auto *const reason = std::ranges::find_if(
+            reasons, [why](const Reason &one) { return one.text == nullptr || one.text == why; });
+        if (why != nullptr && reason != reasons.end()) {
+            *reason = {.text = why, .count = reason->count + 1};
+        }
+    }
     back += socket.turns_back();
     received.by_memory += in.by_memory;
     received.by_tcp += in.by_tcp;

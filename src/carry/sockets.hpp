@@ -3,6 +3,7 @@
 // The table is the process's own. The Sockets lie in memory that it shares with its forked children.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +12,18 @@
 
 namespace carry {
 
-// The counts of connections: those whose bytes went through memory too, those that stayed in TCP, and their
-// bytes.
+// The counts of connections: those whose bytes went through memory too, those that stayed in TCP, and why, as
+// far as it is known, and their bytes.
 struct Totals {
+    struct Reason {
+        const char *text = nullptr;  // nullptr: of no connection
+        std::uint64_t count = 0;
+    };
+
     std::uint64_t over = 0;
     std::uint64_t in_tcp = 0;
-    std::uint64_t back = 0;  // turns that went back to TCP
+    std::array<Reason, 16> reasons{};  // as many as Socket::stay() is called with, and more
+    std::uint64_t back = 0;            // turns that went back to TCP
     Socket::Counts received;
     Socket::Counts sent;
 

@@ -38,13 +38,22 @@ void tell() {
     if (totals.over + totals.in_tcp == 0 && !is_always) {
         return;
     }
-    char line[512];
+    char why[512] = "";
+    std::size_t used = 0;
+    for (const carry::Totals::Reason &reason : totals.reasons) {
+        if (reason.text != nullptr && used < sizeof(why)) {
+            used +=
+                static_cast<std::size_t>(std::snprintf(why + used, sizeof(why) - used, "%s%s: %lu",
+                                                       used == 0 ? " (" : ", ", reason.text, reason.count));
+        }
+    }
+    char line[1024];
     const int size =
         std::snprintf(line, sizeof(line),
-                      "rpma run --sockets: %s[%d]: %lu connections over memory, %lu over TCP; %lu bytes "
+                      "rpma run --sockets: %s[%d]: %lu connections over memory, %lu over TCP%s%s; %lu bytes "
                       "received, %lu of "
                       "them over memory, %lu sent, %lu of them over memory; %lu turns back to TCP\n",
-                      program, getpid(), totals.over, totals.in_tcp,
+                      program, getpid(), totals.over, totals.in_tcp, why, used != 0 ? ")" : "",
                       totals.received.by_memory + totals.received.by_tcp, totals.received.by_memory,
                       totals.sent.by_memory + totals.sent.by_tcp, totals.sent.by_memory, totals.back);
     const int to = file >= 0 ? file : STDERR_FILENO;
