@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "cli/protocol.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace cli {
 

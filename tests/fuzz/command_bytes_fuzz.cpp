@@ -8,9 +8,9 @@
 #include <string>
 
 #include "choices.hpp"
-#include "cli/health.hpp"
-#include "cli/note.hpp"
-#include "cli/protocol.hpp"
+#include "cli/protocol/health.hpp"
+#include "cli/protocol/note.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace {
 

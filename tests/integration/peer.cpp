@@ -21,8 +21,8 @@
 #include "base/fd.hpp"
 #include "cli/checksum.hpp"
 #include "cli/peer.hpp"
-#include "cli/protocol.hpp"
-#include "cli/tcp_answers.hpp"
+#include "cli/perf/tcp_answers.hpp"
+#include "cli/protocol/protocol.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/mpa.hpp"
 

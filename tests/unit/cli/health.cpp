@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/health: what a server tells is read again, and nothing else is taken for it.
-#include "cli/health.hpp"
+// cli/protocol/health: what a server tells is read again, and nothing else is taken for it.
+#include "cli/protocol/health.hpp"
 
 #include "bytes.hpp"
 

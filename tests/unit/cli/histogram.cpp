@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/histogram: percentiles agree with those of the sorted samples, within the width of a class.
-#include "cli/histogram.hpp"
+// cli/perf/histogram: percentiles agree with those of the sorted samples, within the width of a class.
+#include "cli/perf/histogram.hpp"
 
 #include <memory>
 #include <random>

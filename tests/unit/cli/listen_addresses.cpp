@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/listen_addresses: tests that an address stands for itself and a wildcard for each address of this
+// cli/serve/listen_addresses: tests that an address stands for itself and a wildcard for each address of this
 // machine, and that a name is looked up.
-#include "cli/listen_addresses.hpp"
+#include "cli/serve/listen_addresses.hpp"
 
 #include <algorithm>
 

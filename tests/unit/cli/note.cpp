@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/note: what is written beside a content is read again, and nothing else is taken for it.
-#include "cli/note.hpp"
+// cli/protocol/note: what is written beside a content is read again, and nothing else is taken for it.
+#include "cli/protocol/note.hpp"
 
 #include "bytes.hpp"
 

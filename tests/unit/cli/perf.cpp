@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf_loads, cli/tcp_answers: tests which rows a command line asks for, and
+// cli/perf/perf_loads, cli/perf/tcp_answers: tests which rows a command line asks for, and
 // where requests end in a stream.
 #include <vector>
 
 #include "bytes.hpp"
-#include "cli/perf_loads.hpp"
-#include "cli/tcp_answers.hpp"
+#include "cli/perf/perf_loads.hpp"
+#include "cli/perf/tcp_answers.hpp"
 
 // threadless.hpp comes last, because it has macros with everyday names.
 #include "../base/threadless.hpp"

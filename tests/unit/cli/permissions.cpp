@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/permissions: tests what each identity may do, and which words are refused.
-#include "cli/permissions.hpp"
+// cli/serve/permissions: tests what each identity may do, and which words are refused.
+#include "cli/serve/permissions.hpp"
 
 #include "bytes.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/protocol: each message survives the way, and whatever else arrives is refused with a reason.
-#include "cli/protocol.hpp"
+// cli/protocol/protocol: each message survives the way, and whatever else arrives is refused with a reason.
+#include "cli/protocol/protocol.hpp"
 
 #include <vector>
 

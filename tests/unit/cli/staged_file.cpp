@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/staged_file: a name appears only with a whole file, and nothing else is left.
-#include "cli/staged_file.hpp"
+// cli/transfer/staged_file: a name appears only with a whole file, and nothing else is left.
+#include "cli/transfer/staged_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

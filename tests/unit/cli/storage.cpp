@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/storage: slow storage of one origin does not hold up the jobs of another one.
-#include "cli/storage.hpp"
+// cli/store/storage: slow storage of one origin does not hold up the jobs of another one.
+#include "cli/store/storage.hpp"
 
 #include <poll.h>
 

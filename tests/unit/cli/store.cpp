@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/store: what was committed is found again, in the memory that clients get, and one process has a store.
-#include "cli/store.hpp"
+// cli/store/store: what was committed is found again, in the memory that clients get, and one process has a
+// store.
+#include "cli/store/store.hpp"
 
 #include <algorithm>
 #include <string>

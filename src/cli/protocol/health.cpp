@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/protocol/health: encodes, and decodes with checks.
+#include "cli/protocol/health.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace cli {
+
+namespace {
+
+using nlohmann::json;
+
+// Takes members out of an object. It is false from the first one that is missing, or of another type.
+class Members {
+public:
+    explicit Members(const json &object) : object_{object}, good_{object.is_object()} {}
+
+    explicit operator bool() const { return good_; }
+
+    Members &take(const char *name, std::string &text) {
+        if (const json *const found = find(name, json::value_t::string)) {
+            text = found->get<std::string>();
+        }
+        return *this;
+    }
+    Members &take(const char *name, std::uint64_t &number) {
+        if (const json *const found = find(name, json::value_t::number_unsigned)) {
+            number = found->get<std::uint64_t>();
+        }
+        return *this;
+    }
+    Members &take(const char *name, bool &value) {
+        if (const json *const found = find(name, json::value_t::boolean)) {
+            value = found->get<bool>();
+        }
+        return *this;
+    }
+    // Calls `take_one` for each element, which returns whether it is good.
+    template <typename TakeOne>
+    Members &take_all(const char *name, TakeOne take_one) {
+        if (const json *const found = find(name, json::value_t::array)) {
+            good_ = std::ranges::all_of(*found, take_one);
+        }
+        return *this;
+    }
+
+private:
+    const json *find(const char *name, json::value_t type) {
+        const auto found = good_ ? object_.find(name) : object_.end();
+        good_ = good_ && found != object_.end() && found->type() == type;
+        return good_ ? &*found : nullptr;
+    }
+
+    const json &object_;
+    bool good_;
+};
+
+}  // namespace
+
+std::string Reason::sentence() const {
+    return name.empty() ? text : fmt::format("{}: content {} {}", name, sequence, text);
+}
+
+std::string encode_health(const Health &health) {
+    nlohmann::ordered_json object;
+    object["version"] = health.version;
+    object["uptime_seconds"] = health.uptime_seconds;
+    object["memory"] = health.memory;
+    object["durable"] = health.durable;
+    object["names"] = health.names;
+    object["contents"] = health.contents;
+    object["bytes"] = health.bytes;
+    object["capacity"] = health.capacity;
+    object["free_bytes"] = health.free_bytes;
+    object["clients"] = health.clients;
+    object["pushes"] = json::array();
+    for (const Pushing &push : health.pushes) {
+        object["pushes"].push_back({{"name", push.name},
+                                    {"host", push.host},
+                                    {"identity", push.identity},
+                                    {"seconds", push.seconds}});
+    }
+    object["last"] = encode_list({health.last});
+    object["reasons"] = json::array();
+    for (const Reason &reason : health.reasons) {
+        object["reasons"].push_back({{"kind", reason.kind},
+                                     {"name", reason.name},
+                                     {"sequence", reason.sequence},
+                                     {"text", reason.text}});
+    }
+    return object.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Outcome<Health> decode_health(std::string_view text) {
+    const json object = json::parse(text, nullptr, false);
+    Health health;
+    std::string last;
+    const auto take_push = [&](const json &one) {
+        Pushing push;
+        const bool good{Members{one}
+                            .take("name", push.name)
+                            .take("host", push.host)
+                            .take("identity", push.identity)
+                            .take("seconds", push.seconds)};
+        health.pushes.push_back(std::move(push));
+        return good;
+    };
+    const auto take_reason = [&](const json &one) {
+        Reason reason;
+        const bool good{Members{one}
+                            .take("kind", reason.kind)
+                            .take("name", reason.name)
+                            .take("sequence", reason.sequence)
+                            .take("text", reason.text)};
+        health.reasons.push_back(std::move(reason));
+        return good;
+    };
+    const bool good{Members{object}
+                        .take("version", health.version)
+                        .take("uptime_seconds", health.uptime_seconds)
+                        .take("memory", health.memory)
+                        .take("durable", health.durable)
+                        .take("names", health.names)
+                        .take("contents", health.contents)
+                        .take("bytes", health.bytes)
+                        .take("capacity", health.capacity)
+                        .take("free_bytes", health.free_bytes)
+                        .take("clients", health.clients)
+                        .take_all("pushes", take_push)
+                        .take("last", last)
+                        .take_all("reasons", take_reason)};
+    const auto commits = good ? decode_list(last) : failed("{}", "");
+    if (!commits || commits->size() != 1) {
+        return failed("sent a status that this rpma does not know");
+    }
+    health.last = commits->front();
+    return health;
+}
+
+}  // namespace cli

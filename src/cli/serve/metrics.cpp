@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/metrics: counters and histograms that the server sets, and what is read from the store at each
+// request.
+#include "cli/serve/metrics.hpp"
+
+#include <netdb.h>
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <exception>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/arguments.hpp"
+
+namespace cli {
+
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily gauge(const char *name, const char *help) {
+    MetricFamily family;
+    family.name = name;
+    family.help = help;
+    family.type = MetricType::Gauge;
+    return family;
+}
+
+void add(MetricFamily &family, double value, std::vector<ClientMetric::Label> labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.gauge.value = value;
+    family.metric.push_back(std::move(metric));
+}
+
+MetricFamily gauge(const char *name, const char *help, std::uint64_t value) {
+    MetricFamily family = gauge(name, help);
+    add(family, static_cast<double>(value));
+    return family;
+}
+
+// Each request reads these from the store.
+class OfStore final : public prometheus::Collectable {
+public:
+    explicit OfStore(const Store &store) : store_{store} {}
+
+    [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+        Health health;
+        store_.tell(health);
+        std::map<std::string, std::uint64_t> faults{
+            {"deleted", 0}, {"truncated", 0}, {"damaged", 0}, {"store", 0}, {"room", 0}};
+        for (const Reason &reason : health.reasons) {
+            ++faults[reason.kind];
+        }
+        MetricFamily family = gauge("rpma_faults", "Faults of the store and of newest contents, by kind.");
+        for (const auto &[kind, count] : faults) {
+            add(family, static_cast<double>(count), {{"kind", kind}});
+        }
+        return {
+            gauge("rpma_names", "Names in the store.", health.names),
+            gauge("rpma_contents", "Contents in the store.", health.contents),
+            gauge("rpma_store_bytes", "Bytes of contents and of pushes that are under way.", health.bytes),
+            gauge("rpma_free_bytes", "Bytes that the next push may have.", health.free_bytes),
+            std::move(family)};
+    }
+
+private:
+    const Store &store_;
+};
+
+const prometheus::Histogram::BucketBoundaries seconds_of_storage{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
+                                                                 0.1,    0.3,    1,     3,     10,   30};
+
+// Finds out whether something can listen there. CivetWeb's failure tells no reason.
+Outcome<std::string> free_place(const Address &address) {
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_STREAM;
+    wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+    addrinfo *list = nullptr;
+    if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &wanted, &list);
+        error != 0) {
+        return failed(Exit::Usage, "--metrics {}: {} (expected an address of this machine)", address.text(),
+                      gai_strerror(error));
+    }
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{list, freeaddrinfo};
+    const base::Fd socket{::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    constexpr int yes = 1;
+    if (!socket || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
+        bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.get(), 1) != 0) {
+        return failed("--metrics {}: cannot listen: {} (expected a free port of an address of this machine)",
+                      address.text(), errno_text(errno));
+    }
+    std::array<char, NI_MAXHOST> host{};
+    (void)getnameinfo(list->ai_addr, list->ai_addrlen, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+    return Address{host.data(), address.port}.text();
+}
+
+}  // namespace
+
+struct Metrics::Parts {
+    explicit Parts(const Store &served) : store{std::make_shared<OfStore>(served)} {}
+
+    std::shared_ptr<prometheus::Collectable> store;
+    std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+    std::unique_ptr<prometheus::Exposer> exposer;
+
+    prometheus::Counter &counter(const char *name, const char *help) const {
+        return prometheus::BuildCounter().Name(name).Help(help).Register(*registry).Add({});
+    }
+    prometheus::Gauge &gauge(const char *name, const char *help) const {
+        return prometheus::BuildGauge().Name(name).Help(help).Register(*registry).Add({});
+    }
+    prometheus::Histogram &histogram(const char *name, const char *help) const {
+        return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry).Add({},
+                                                                                          seconds_of_storage);
+    }
+
+    prometheus::Counter &pushes = counter("rpma_pushes_total", "Commits of pushes and rollbacks.");
+    prometheus::Counter &push_bytes =
+        counter("rpma_push_bytes_total", "Bytes of the contents of these commits.");
+    prometheus::Counter &stored_bytes =
+        counter("rpma_stored_bytes_total", "Bytes that pushes have had stored, also those without a commit.");
+    prometheus::Counter &pulls = counter("rpma_pulls_total", "Pulls that were admitted.");
+    prometheus::Counter &pull_bytes =
+        counter("rpma_pull_bytes_total", "Bytes of the contents that these pulls were given.");
+    prometheus::Counter &refusals = counter("rpma_refusals_total", "Clients that were refused.");
+    prometheus::Counter &drops =
+        counter("rpma_drops_total", "Clients other than pushes whose connection the server has ended.");
+    prometheus::Family<prometheus::Counter> &aborts =
+        prometheus::BuildCounter()
+            .Name("rpma_push_aborts_total")
+            .Help("Pushes that ended without a commit, by reason.")
+            .Register(*registry);
+    prometheus::Histogram &commit_seconds =
+        histogram("rpma_commit_duration_seconds", "How long storage took to verify and commit a push.");
+    prometheus::Histogram &flush_seconds =
+        histogram("rpma_flush_duration_seconds", "How long storage took to make bytes of a push durable.");
+    prometheus::Gauge &clients = gauge("rpma_clients", "Clients that are connected.");
+    prometheus::Gauge &under_way = gauge("rpma_pushes_under_way", "Pushes that are under way.");
+    prometheus::Gauge &failed_storage =
+        gauge("rpma_storage_failed", "1 when storage has failed, and no push is taken until the next start.");
+};
+
+Metrics::Metrics(const Store &store) : parts_{std::make_unique<Parts>(store)} {
+    // A rate of what never happened yet is 0, and not missing.
+    for (const char *reason : {"client_left", "connection_lost", "no_progress", "checksum", "no_room",
+                               "storage", "not_let_in", "not_served", "server_stops"}) {
+        parts_->aborts.Add({{"reason", reason}});
+    }
+    prometheus::BuildGauge()
+        .Name("rpma_build_info")
+        .Help("The version of the server.")
+        .Register(*parts_->registry)
+        .Add({{"version", RPMA_VERSION}})
+        .Set(1);
+    parts_->gauge("rpma_start_time_seconds", "When the server began, in seconds since 1970.")
+        .SetToCurrentTime();
+}
+
+Metrics::~Metrics() = default;
+
+Outcome<> Metrics::listen(const std::string &address) {
+    const Address given = TRY(parse_address(address));
+    if (given.text() != address) {
+        return failed(Exit::Usage, "--metrics {}: expected ADDRESS:PORT, such as {}:9100", address,
+                      given.host);
+    }
+    const std::string place = TRY(free_place(given));
+    try {
+        parts_->exposer = std::make_unique<prometheus::Exposer>(place);
+    } catch (const std::exception &error) {
+        return failed("--metrics {}: cannot listen: {}", address, error.what());
+    }
+    parts_->exposer->RegisterCollectable(parts_->registry);
+    parts_->exposer->RegisterCollectable(parts_->store);
+    return {};
+}
+
+void Metrics::committed(std::uint64_t bytes, double seconds) {
+    parts_->pushes.Increment();
+    parts_->push_bytes.Increment(static_cast<double>(bytes));
+    parts_->commit_seconds.Observe(seconds);
+}
+
+void Metrics::flushed(std::uint64_t bytes, double seconds) {
+    parts_->stored_bytes.Increment(static_cast<double>(bytes));
+    parts_->flush_seconds.Observe(seconds);
+}
+
+void Metrics::aborted(const char *reason) {
+    parts_->aborts.Add({{"reason", reason}}).Increment();
+}
+
+void Metrics::pulled(std::uint64_t bytes) {
+    parts_->pulls.Increment();
+    parts_->pull_bytes.Increment(static_cast<double>(bytes));
+}
+
+void Metrics::refused() {
+    parts_->refusals.Increment();
+}
+
+void Metrics::dropped() {
+    parts_->drops.Increment();
+}
+
+void Metrics::storage_failed() {
+    parts_->failed_storage.Set(1);
+}
+
+void Metrics::connected(std::size_t clients, std::size_t pushes) {
+    parts_->clients.Set(static_cast<double>(clients));
+    parts_->under_way.Set(static_cast<double>(pushes));
+}
+
+}  // namespace cli

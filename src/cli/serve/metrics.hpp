@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/metrics: what a server counts, in the form of Prometheus.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/failure.hpp"
+#include "cli/protocol/health.hpp"
+#include "cli/store/store.hpp"
+
+namespace cli {
+
+// Any thread may call it. The store outlives it.
+class Metrics {
+public:
+    explicit Metrics(const Store &store);
+    Metrics(const Metrics &) = delete;
+    Metrics &operator=(const Metrics &) = delete;
+    ~Metrics();
+
+    // Serves them over HTTP at this address, which has a port, in threads of its own. Each request looks at a
+    // file of each name of the store, as the status does.
+    [[nodiscard]] Outcome<> listen(const std::string &address);
+
+    void committed(std::uint64_t bytes, double seconds);
+    void flushed(std::uint64_t bytes, double seconds);
+    void aborted(const char *reason);
+    void pulled(std::uint64_t bytes);
+    void refused();
+    void dropped();
+    void storage_failed();
+    void connected(std::size_t clients, std::size_t pushes);
+
+private:
+    struct Parts;
+    std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace cli

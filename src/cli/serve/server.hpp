@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/server: admits clients to a store, commits their pushes, and ends their connections. It does
+// nothing for a write or a read: those are one-sided, and the server sleeps meanwhile. cli/store/storage does
+// the work that waits for storage, and a client that measures has threads of its own (cli/perf/perf_server).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/origin.hpp"
+#include "cli/peer.hpp"
+#include "cli/perf/perf_server.hpp"
+#include "cli/protocol/protocol.hpp"
+#include "cli/serve/metrics.hpp"
+#include "cli/serve/permissions.hpp"
+#include "cli/store/storage.hpp"
+#include "cli/store/store.hpp"
+
+namespace cli {
+
+struct ServerLimits {
+    std::chrono::seconds push_lease{30};  // a push that stores too little in this time is ended
+    std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
+    std::size_t clients = 256;
+    std::size_t clients_per_origin = 128;
+    std::size_t refused = 64;  // clients that are connected until they have the reason, beside the others
+    Permissions permissions;
+};
+
+struct ServerEvent {
+    enum class Kind : std::uint8_t { Committed, Refused, Aborted, Dropped, StorageFailed };
+    Kind kind;
+    const Who &who;
+    std::string text;              // for people; empty for a commit
+    const char *reason = nullptr;  // of Aborted, as in the metrics
+    std::string name;              // of a commit, as the content
+    std::optional<Content> content;
+};
+
+// One thread uses it. The store outlives it.
+class Server {
+public:
+    // The metrics outlive it. `happened` is called for each commit, when its client has the answer, and for
+    // what the log tells of clients and storage.
+    Server(Store &store, ServerLimits limits, Metrics &metrics,
+           std::function<void(const ServerEvent &)> happened)
+        : store_{store}, metrics_{metrics}, limits_{std::move(limits)}, happened_{std::move(happened)} {}
+    Server(const Server &) = delete;
+    Server &operator=(const Server &) = delete;
+
+    // Finds out whether the device can make memory durable, and listens.
+    [[nodiscard]] Outcome<> listen(const Address &address, DevicePeer device);
+
+    [[nodiscard]] Durability durability() const { return durability_; }
+    // Returns ": " and the device's logged reason why durability is None; empty when it logged nothing.
+    [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
+
+    // Serves until `signal_fd` brings another signal than SIGHUP. At SIGHUP it ends the connections whose
+    // clients would not be let in any more. The other failures end single connections and are printed.
+    [[nodiscard]] Outcome<> run(int signal_fd);
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    // A place where clients connect. It outlives them.
+    struct Port {
+        Address address;
+        std::shared_ptr<const DevicePeer> device;
+        PerfServer perf;
+        Endpoint endpoint;
+        int fd = -1;
+        Port(Address at, DevicePeer owned, Store &store)
+            : address{std::move(at)},
+              device{std::make_shared<const DevicePeer>(std::move(owned))},
+              perf{store, *device} {}
+    };
+    // The members are destroyed in the reverse order.
+    struct Client {
+        std::uint64_t number = 0;
+        Port *port = nullptr;
+        Mode mode{};
+        std::string name;       // of the contents that it is about
+        bool admitted = false;  // otherwise it only gets the reason of the refusal
+        bool established = false;
+        bool committing = false;
+        bool answered = false;  // its commit has been answered
+        bool tells = false;     // it is told the status, and has no place of those that are admitted
+        bool has_looked = false;
+        bool looks = false;  // storage has its look
+        // Why its push cannot commit, since storage said so.
+        const char *trouble = nullptr;
+        std::string trouble_text;
+        Who who;
+        base::Origin origin{};
+        // The port's. A push on a kernel's device has one of its own: nobody else's queue pair shares its
+        // protection domain.
+        std::shared_ptr<const DevicePeer> device;
+        Clock::time_point begun;
+        Clock::time_point active;
+        std::shared_ptr<Upload> upload;  // of a push
+        std::uint64_t room = 0;          // the bytes that it may write
+        std::uint64_t asked = 0;         // the bytes of a push that it asked to have stored
+        std::uint64_t stored = 0;        // those that were stored
+        std::uint64_t counted = 0;       // those that were stored at its last progress
+        Mapping memory;                  // requests, and answers after them
+        LocalRegion messages;
+        std::vector<LocalRegion> regions;  // what it may read or write; a push has them until it commits
+        // The memory in which it measures. While a connection that wrote there exists, the end of the region
+        // waits for storage.
+        std::shared_ptr<PerfArea> area;
+        Connection connection;
+        PerfClient perf;
+    };
+    enum class Awaited : std::uint32_t { Signal, Storage, Port, Event, Message };
+
+    [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
+    [[nodiscard]] Outcome<> prepare(const Port &port);
+    [[nodiscard]] Outcome<Durability> find_durability(const DevicePeer &device) const;
+    // These return whether the server goes on.
+    [[nodiscard]] bool take(std::uint64_t event, int signal_fd);
+    [[nodiscard]] bool goes_on(int signal_fd);
+    // Tells the log and `happened`. What peers can cause without end becomes a count in the log.
+    void tell(ServerEvent::Kind kind, const Who &who, const std::string &text,
+              const char *reason = nullptr) const;
+    void abort(const Who &who, const char *reason, const std::string &text) const;
+    void tell_verdict(const Storage::Job &job) const;
+    void end_unknown();
+    void take_request(Port &port);
+    void admit(Client client, ConnectionRequest request, const Hello &hello);
+    [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
+                                      const std::string &identity) const;
+    [[nodiscard]] Health health() const;
+    [[nodiscard]] std::string why_full(const Client &client) const;
+    [[nodiscard]] std::string why_busy(const std::string &name) const;
+    [[nodiscard]] std::string why_no_push() const;
+    [[nodiscard]] int pusher_of(const std::string &name) const;
+    void make_room_for_refused();
+    [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] Outcome<> prepare_messages(rpma_conn_req *request, Client &client) const;
+    void take_event(int fd);
+    void take_messages(int fd);
+    [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
+    [[nodiscard]] Outcome<> look(Client &client, std::size_t place);
+    [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
+    void finish_jobs();
+    void finish(Storage::Job &job);
+    [[nodiscard]] Outcome<> grant(Client &client, Storage::Job &job) const;
+    void finish(int fd, Client &client, Storage::Job &job);
+    void end(int fd, Ending ending, const std::string &why);
+    void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost");
+    [[nodiscard]] Clock::duration patience(const Client &client) const;
+    [[nodiscard]] Clock::time_point last_active(const Client &client) const;
+    [[nodiscard]] int drop_late();
+    [[nodiscard]] int next_wait();
+
+    Store &store_;
+    Metrics &metrics_;
+    ServerLimits limits_;
+    std::function<void(const ServerEvent &)> happened_;
+    Clock::time_point begun_ = Clock::now();
+    Listed last_commit_;     // since the server began; its sequence is 0 without one
+    int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
+    Durability durability_ = Durability::None;
+    std::string why_volatile_;
+    std::byte peer_configuration_{};
+    ConnectionConfiguration configuration_;  // for new connections
+    std::vector<std::unique_ptr<Port>> ports_;
+    Storage storage_;  // ends before the devices of the ports, whose memory it may hold
+    base::Fd epoll_;
+    std::unordered_map<int, Client> clients_;  // by the fd of the connection's events
+    std::deque<int> unread_;  // fds of clients that may have more messages, each once, in turn
+    std::uint64_t last_number_ = 0;
+    // The fds of the clients that push, by name. At most one client pushes each, because the next one would
+    // have the same sequence.
+    std::map<std::string, int> pushers_;
+};
+
+}  // namespace cli

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/server: decides which clients are admitted, and to which memory.
+#include <netdb.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/address.hpp"
+#include "base/log.hpp"
+#include "cli/log.hpp"
+#include "cli/serve/server.hpp"
+#include "stream/wire.hpp"
+
+namespace cli {
+
+namespace {
+
+std::string host_of(const sockaddr_storage &address) {
+    std::array<char, NI_MAXHOST> text{};
+    if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
+                    text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+        return "an unknown address";
+    }
+    return text.data();
+}
+
+// Registers memory that the other side of this connection may read; on the soft device no other peer reaches
+// it. On a kernel device each role has its own protection domain.
+Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory) {
+    constexpr int usage = RPMA_MR_USAGE_READ_SRC;
+    const auto bytes = memory.bytes;
+    rpma_mr_local *region = nullptr;
+    const int result = rpma_conn_req_mr_reg(request, bytes.data(), bytes.size(), usage, &region);
+    if (result == RPMA_E_NOSUPP) {
+        LocalRegion registered = TRY(register_memory(device, bytes, usage));
+        registered.get_deleter().memory = memory.owner;
+        return registered;
+    }
+    TRY(checked(result, "cannot register {} bytes with {}", bytes.size(), device.name));
+    return LocalRegion{region, Deregistration{memory.owner}};
+}
+
+}  // namespace
+
+void Server::take_request(Port &port) {
+    clear_log();  // the lines of the client before
+    rpma_conn_req *requested = nullptr;
+    const int result = rpma_ep_next_bare_req(port.endpoint.get(), &requested);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    if (result != 0) {
+        BASE_LOG_PEER(Warning, "rejected a client%s", reason_of(result).c_str());
+        return;
+    }
+    ConnectionRequest request{requested};
+    rpma_conn_private_data data{};
+    (void)rpma_conn_req_get_private_data(requested, &data);
+    const std::span bytes{static_cast<const std::byte *>(data.ptr), data.len};
+    const auto hello = decode_hello(bytes);
+    sockaddr_storage peer{};
+    (void)rpma_conn_req_get_peer_addr(requested, &peer);
+    Client client;
+    client.port = &port;
+    client.who.host = host_of(peer);
+    client.origin = base::origin_of(peer);
+    if (hello) {
+        admit(std::move(client), std::move(request), *hello);
+    } else if (stream::decode_hello(bytes)) {
+        // It is a program on rsockets, or `rpma check`, which asks as one.
+        BASE_LOG(Info, "rejected a peer at %s: it is a client of rsockets", client.who.host.c_str());
+    } else {
+        tell(ServerEvent::Kind::Refused, client.who,
+             fmt::format("rejected a peer at {}: it {}", client.who.host, hello.error().text));
+    }
+}
+
+// Returns the reason why a client with this identity may not do this; empty when it may. Its key or
+// certificate may have been taken away since its handshake.
+std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::string &identity) const {
+    bool known = true;
+    if (!identity.empty() && rpma_conn_req_check_identity(request, &known) != 0) {
+        return "the server cannot use its files of TLS";
+    }
+    if (!known) {
+        return fmt::format("the identity {} is not let in any more", identity);
+    }
+    return limits_.permissions.why_not(mode, identity);
+}
+
+// Returns the reason why no more clients are admitted from where this one is; empty when they are.
+std::string Server::why_full(const Client &client) const {
+    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
+    if (std::cmp_greater_equal(std::ranges::count_if(clients_, admitted), limits_.clients)) {
+        return fmt::format("{} clients are connected, no more are taken", limits_.clients);
+    }
+    const auto same = [&](const auto &entry) {
+        return entry.second.admitted && entry.second.origin == client.origin;
+    };
+    if (std::cmp_greater_equal(std::ranges::count_if(clients_, same), limits_.clients_per_origin)) {
+        return fmt::format("{} clients from {}{} are connected, no more are taken from there",
+                           limits_.clients_per_origin, client.who.host,
+                           client.who.host.contains(':') ? " and its network of 64 bits" : "");
+    }
+    return {};
+}
+
+// Returns the reason why the server takes no push; empty when it does.
+std::string Server::why_no_push() const {
+    if (storage_error_ != 0) {
+        return fmt::format(
+            "the server could not make data durable: {}; it takes no push until it is started again",
+            errno_text(storage_error_));
+    }
+    return store_.why_no_push();
+}
+
+// Returns the fd of the client that pushes this name, and -1 without one.
+int Server::pusher_of(const std::string &name) const {
+    const auto found = pushers_.find(name);
+    return found != pushers_.end() ? found->second : -1;
+}
+
+// Returns the reason why this name may not be pushed yet; empty when it may.
+std::string Server::why_busy(const std::string &name) const {
+    const int fd = pusher_of(name);
+    if (fd < 0) {
+        return {};
+    }
+    const Client &pusher = clients_.at(fd);
+    return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
+                       std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
+}
+
+Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
+    const auto refuse = [&](Status status, const std::string &reason) {
+        if (status != Status::Version && status != Status::Busy) {
+            tell(ServerEvent::Kind::Refused, client.who,
+                 fmt::format("refused a client from {}: {}", client.who.text(), reason));
+        }
+        return Offer{.status = status, .reason = reason};
+    };
+    if (hello.version != protocol_version) {
+        return refuse(Status::Version, {});
+    }
+    const char *identity = nullptr;
+    (void)rpma_conn_req_get_identity(request, &identity);
+    client.who.identity = identity != nullptr ? identity : "";
+    if (const std::string why = why_not(hello.mode, request, client.who.identity); !why.empty()) {
+        return refuse(Status::Limit, why);
+    }
+    // A client that asks for the status takes no place.
+    if (const std::string full = why_full(client); !full.empty() && hello.mode != Mode::Status) {
+        return refuse(Status::Full, full);
+    }
+    if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
+        const std::string busy = hello.mode == Mode::Push ? why_busy(hello.name) : "";
+        if (!busy.empty()) {
+            return refuse(Status::Busy, busy);
+        }
+        if (const std::string why = why_no_push(); !why.empty()) {
+            return refuse(Status::Failed, why);
+        }
+    }
+    auto offered = offer(hello, request, client);
+    if (!offered) {
+        return refuse(Status::Failed, offered.error().text);
+    }
+    return *std::move(offered);
+}
+
+// Returns the server's part of the status.
+Health Server::health() const {
+    const auto seconds_since = [now = Clock::now()](Clock::time_point begun) {
+        return static_cast<std::uint64_t>(
+            std::chrono::duration_cast<std::chrono::seconds>(now - begun).count());
+    };
+    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
+    Health health;
+    health.version = RPMA_VERSION;
+    health.uptime_seconds = seconds_since(begun_);
+    health.memory = durability_text(durability_);
+    health.durable = durability_ != Durability::None;
+    health.clients = static_cast<std::uint64_t>(std::ranges::count_if(clients_, admitted));
+    health.last = last_commit_;
+    for (const auto &[name, fd] : pushers_) {
+        const Client &pusher = clients_.at(fd);
+        health.pushes.push_back({name, pusher.who.host, pusher.who.identity, seconds_since(pusher.begun)});
+    }
+    if (storage_error_ != 0) {
+        health.reasons.push_back(
+            {"storage",
+             {},
+             0,
+             fmt::format("failed: {}; no push is taken until the server is started again",
+                         errno_text(storage_error_))});
+    }
+    return health;
+}
+
+Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
+    Port &port = *client.port;
+    Offer offer{
+        .durability = durability_, .capacity = store_.capacity(), .peer_configuration = peer_configuration_};
+    if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
+        // A flush of a copy makes nothing durable.
+        offer.durability = store_.is_copied() ? Durability::None : durability_;
+        client.perf = TRY(port.perf.admit(hello, request, client.area, offer));
+        return offer;
+    }
+    TRY(prepare_messages(request, client));
+    if (hello.mode == Mode::Push) {
+        client.upload = TRY(store_.upload(hello.name));
+        offer.sequence = client.upload->sequence();
+        return offer;
+    }
+    if (hello.mode == Mode::List && !hello.name.empty() && !store_.has(hello.name)) {
+        return failed("{} has no content {}", store_.text(), hello.name);
+    }
+    if (hello.mode == Mode::List || hello.mode == Mode::Status) {
+        return offer;
+    }
+    const Download download = TRY(store_.download(hello.name, hello.sequence));
+    metrics_.pulled(download.content.length);
+    offer.sequence = download.content.sequence;
+    offer.length = download.content.length;
+    offer.checksum = download.content.checksum;
+    client.regions.push_back(TRY(register_for(request, *client.device, download.memory)));
+    TRY(checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
+                "memory region"));
+    return offer;
+}
+
+Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const {
+    client.memory = Mapping{page_size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    if (!client.memory) {
+        return failed("cannot allocate memory: {}", errno_text(errno));
+    }
+    client.messages =
+        TRY(register_memory(*client.device, client.memory.bytes(), RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_SEND));
+    for (std::uintptr_t place = 0; place < most_requests; ++place) {
+        TRY(checked(rpma_conn_req_recv(request, client.messages.get(), place * sizeof(RequestBytes),
+                                       sizeof(RequestBytes), reinterpret_cast<void *>(place)),
+                    "cannot post a receive"));
+    }
+    return {};
+}
+
+// The oldest refused client makes room, one of the origin that has most of them. It has had its answer,
+// unless it is slow; its origin alone can be the reason.
+void Server::make_room_for_refused() {
+    base::Shares shares;
+    const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
+    if (std::cmp_less(std::ranges::count_if(clients_, was_refused), limits_.refused)) {
+        return;
+    }
+    for (const auto &[fd, client] : clients_) {
+        if (!client.admitted) {
+            shares.add(client.origin);
+        }
+    }
+    const std::size_t most = shares.most();
+    int oldest = -1;
+    for (const auto &[fd, client] : clients_) {
+        if (!client.admitted && shares.of(client.origin) == most &&
+            (oldest < 0 || client.number < clients_.at(oldest).number)) {
+            oldest = fd;
+        }
+    }
+    drop(oldest);
+}
+
+void Server::admit(Client client, ConnectionRequest request, const Hello &hello) {
+    if (const int pusher = pusher_of(hello.name); pusher >= 0) {
+        take_event(pusher);  // the event may be its end
+    }
+    client.number = ++last_number_;
+    client.mode = hello.mode;
+    client.name = hello.name;
+    client.begun = client.active = Clock::now();
+    client.device = client.port->device;
+    if (hello.mode == Mode::Push && !client.device->is_soft) {
+        auto own = open_peer(client.port->address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
+        if (!own) {
+            BASE_LOG_PEER(Warning, "rejected a client from %s: %s", client.who.host.c_str(),
+                          own.error().text.c_str());
+            return;
+        }
+        client.device = std::make_shared<const DevicePeer>(*std::move(own));
+    }
+    if (const auto prepared =
+            checked(rpma_conn_req_prepare(request.get(), client.device->peer.get(), configuration_.get()),
+                    "rejected a client from {}", client.who.host);
+        !prepared) {
+        BASE_LOG_PEER(Warning, "%s", prepared.error().text.c_str());
+        return;
+    }
+    const Offer offer = answer(hello, request.get(), client);
+    client.tells = offer.status == Status::Ok && hello.mode == Mode::Status;
+    client.admitted = offer.status == Status::Ok && !client.tells;
+    if (!client.admitted) {
+        make_room_for_refused();
+    }
+    OfferBytes bytes = encode_offer(offer);
+    const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
+    rpma_conn_req *consumed = request.release();
+    rpma_conn *accepted = nullptr;
+    if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
+        BASE_LOG_PEER(Warning, "cannot accept a client%s", reason_of(result).c_str());
+        return;
+    }
+    client.connection.reset(accepted);
+    int fd = -1;
+    (void)rpma_conn_get_event_fd(accepted, &fd);
+    auto watched = watch(fd, Awaited::Event, static_cast<std::size_t>(fd));
+    if (client.messages && watched) {
+        rpma_cq *completions = nullptr;
+        int completions_fd = -1;
+        (void)rpma_conn_get_cq(accepted, &completions);
+        (void)rpma_cq_get_fd(completions, &completions_fd);
+        watched = watch(completions_fd, Awaited::Message, static_cast<std::size_t>(fd));
+    }
+    if (!watched) {
+        BASE_LOG_PEER(Warning, "%s", watched.error().text.c_str());
+        return;
+    }
+    if (hello.mode == Mode::Push && client.admitted) {
+        pushers_.emplace(hello.name, fd);
+    }
+    clients_.emplace(fd, std::move(client));
+}
+
+}  // namespace cli

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/server: serves the clients' requests, and ends their connections.
+
+#include <softrdma.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "cli/log.hpp"
+#include "cli/serve/server.hpp"
+
+namespace cli {
+
+namespace {
+
+// The time for a client that was accepted and sends nothing, and for one that was refused.
+constexpr auto establish_timeout = std::chrono::seconds{10};
+constexpr auto refused_timeout = std::chrono::seconds{2};
+// In a client's memory: an answer for each request, and behind them the last.
+constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);
+constexpr std::size_t last_answer_offset = answers_offset + most_requests * sizeof(AnswerBytes);
+// A push that stores fewer bytes than these within its lease makes no progress.
+constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
+// A client with more completions than these waits until the others have had their turn.
+constexpr int polls_in_turn = 2;
+
+// Returns the reason of an aborted push in events and metrics.
+const char *reason_of(Ending ending) {
+    switch (ending) {
+        case Ending::NoProgress:
+            return "no_progress";
+        case Ending::NotLetIn:
+            return "not_let_in";
+        case Ending::ServerStops:
+            return "server_stops";
+        case Ending::NotServed:
+            break;
+    }
+    return "not_served";
+}
+
+}  // namespace
+
+void Server::take_event(int fd) {
+    const auto found = clients_.find(fd);
+    if (found == clients_.end()) {
+        return;
+    }
+    Client &client = found->second;
+    rpma_conn_event event = RPMA_CONN_UNDEFINED;
+    const int result = rpma_conn_next_event(client.connection.get(), &event);
+    if (result == RPMA_E_NO_EVENT) {
+        return;
+    }
+    std::string why = event == RPMA_CONN_CLOSED ? "its client closed the connection"
+                                                : "the connection to its client was lost";
+    const char *const reason = event == RPMA_CONN_CLOSED ? "client_left" : "connection_lost";
+    if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
+        const bool is_new = !std::exchange(client.established, true);
+        client.active = Clock::now();
+        const auto started = is_new && client.perf.messages != nullptr
+                                 ? client.perf.messages->start(client.connection.get())
+                                 : Outcome<>{};
+        if (started) {
+            return;
+        }
+        why = started.error().text;
+        tell(ServerEvent::Kind::Dropped, client.who,
+             fmt::format("dropped a client from {}: {}", client.who.text(), why));
+    }
+    drop(fd, why, reason);
+}
+
+void Server::take_messages(int fd) {
+    const auto found = clients_.find(fd);
+    if (found == clients_.end()) {
+        return;
+    }
+    Client &client = found->second;
+    rpma_cq *completions = nullptr;
+    (void)rpma_conn_get_cq(client.connection.get(), &completions);
+    (void)rpma_cq_wait(completions);  // may wake up without an event
+    std::array<ibv_wc, 8> taken;
+    for (int polls = 0; polls < polls_in_turn; ++polls) {
+        int count = 0;
+        if (rpma_cq_get_wc(completions, static_cast<int>(taken.size()), taken.data(), &count) != 0) {
+            return;
+        }
+        for (const ibv_wc &completion : std::span{taken}.first(static_cast<std::size_t>(count))) {
+            if (completion.status != IBV_WC_SUCCESS) {
+                return drop(fd, "the connection to its client was lost");
+            }
+            if (completion.opcode != IBV_WC_RECV) {
+                continue;
+            }
+            if (const auto served = serve(client, completion); !served) {
+                return end(fd, Ending::NotServed, fmt::format("it {}", served.error().text));
+            }
+        }
+    }
+    if (std::ranges::find(unread_, fd) == unread_.end()) {
+        unread_.push_back(fd);
+    }
+}
+
+Outcome<> Server::serve(Client &client, const ibv_wc &message) {
+    const Request request = TRY(decode_request(
+        client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
+    if (request.ask == Ask::Alive) {
+        // A push makes progress only by what is stored, because anybody can claim to be active.
+        client.active = client.mode == Mode::Push ? client.active : Clock::now();
+        return reply(client, message.wr_id, {});
+    }
+    if (request.ask == Ask::Look) {
+        return look(client, message.wr_id);
+    }
+    if (client.mode != Mode::Push || !client.admitted) {
+        return failed("asks to store (expected that of a push that was admitted)");
+    }
+    if (client.committing) {
+        return failed(
+            "asks for more after its commit (expected one commit on a connection, and nothing after it)");
+    }
+    const bool grows = request.ask == Ask::Grow;
+    const bool rolls_back = request.ask == Ask::Rollback;
+    const std::uint64_t room = grows ? store_.capacity() : client.room;
+    if (!rolls_back && (request.offset > room || request.length > room - request.offset)) {
+        return failed("asks {} {} bytes at {} (expected {} bytes at most in all)",
+                      grows ? "for room for" : "to store", request.length, request.offset, room);
+    }
+    if (grows && client.regions.size() >= most_grows) {
+        return failed("asks for room for the {}th time (expected that at most {} times)", most_grows + 1,
+                      most_grows);
+    }
+    if (grows && (request.length <= client.room || request.offset != 0)) {
+        return failed("asks for room for {} bytes at {} (expected more than {} in all)", request.length,
+                      request.offset, client.room);
+    }
+    Storage::Job job{client.number, message.wr_id, client.origin, request,
+                     client.who,    client.upload, client.device};
+    if (!grows && !rolls_back) {
+        client.asked = std::max(client.asked, request.offset + request.length);
+    }
+    if (request.ask == Ask::Commit || rolls_back) {
+        client.committing = true;
+        job.regions = std::exchange(client.regions, {});  // nobody changes it after it is verified
+    }
+    storage_.submit(std::move(job));
+    return {};
+}
+
+// Has storage make a list or the status, because that looks at the files of many names. It tells how much
+// room there is after those that are gone.
+Outcome<> Server::look(Client &client, std::size_t place) {
+    const bool lists = client.mode == Mode::List && client.admitted;
+    if ((!lists && !client.tells) || std::exchange(client.has_looked, true)) {
+        return failed("asks for a list (expected that of a client that lists or asks for the status, once)");
+    }
+    client.looks = true;
+    Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
+    job.waits = true;
+    job.look = [&store = std::as_const(store_), lists, name = client.name, health = health()]() mutable {
+        if (lists) {
+            return store.list(name);
+        }
+        store.tell(health);
+        return encode_health(health);
+    };
+    storage_.submit(std::move(job));
+    return {};
+}
+
+// The receive is posted again before its answer is sent, because a client that has the answer may send the
+// next request. The answer's completion only frees its place in the send queue.
+Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
+    const AnswerBytes bytes = encode_answer(answer);
+    const std::size_t offset = answers_offset + place * bytes.size();
+    std::ranges::copy(bytes, client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(offset));
+    rpma_conn *connection = client.connection.get();
+    auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(place));
+    TRY(checked(rpma_recv(connection, client.messages.get(), place * sizeof(RequestBytes),
+                          sizeof(RequestBytes), context),
+                "cannot be heard"));
+    return checked(
+        rpma_send(connection, client.messages.get(), offset, bytes.size(), RPMA_F_COMPLETION_ALWAYS, nullptr),
+        "cannot be answered");
+}
+
+void Server::finish_jobs() {
+    for (Storage::Job &job : storage_.take_done()) {
+        finish(job);
+    }
+}
+
+// Gives the client the memory for which it asked.
+Outcome<> Server::grant(Client &client, Storage::Job &job) const {
+    const auto bytes = job.memory.bytes;
+    const int usage = job.request.ask == Ask::Grow ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_READ_SRC;
+    rpma_mr_local *region = nullptr;
+    const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(), usage, &region);
+    LocalRegion registered{region, Deregistration{job.memory.owner}};
+    if (result == RPMA_E_NOSUPP) {
+        registered = TRY(register_memory(*client.device, bytes, usage));
+        registered.get_deleter().memory = job.memory.owner;
+    } else {
+        TRY(checked(result, "cannot get {} bytes of memory", bytes.size()));
+    }
+    TRY(checked(rpma_mr_get_descriptor(registered.get(), job.answer.memory_region.data()), "memory region"));
+    client.regions.push_back(std::move(registered));
+    client.room = job.request.ask == Ask::Grow ? bytes.size() : 0;
+    return {};
+}
+
+// Counts what storage has done, and tells of a push that cannot commit any more.
+void Server::tell_verdict(const Storage::Job &job) const {
+    const Request &request = job.request;
+    const Answer &answer = job.answer;
+    if (answer.verdict == Verdict::Done && request.ask == Ask::Store) {
+        return metrics_.flushed(request.length, job.seconds);
+    }
+    if (request.ask != Ask::Commit && request.ask != Ask::Rollback) {
+        return;
+    }
+    const std::string &name = job.upload->name();
+    switch (answer.verdict) {
+        case Verdict::Done:
+            return metrics_.committed(request.length, job.seconds);
+        case Verdict::Different:
+            return abort(
+                job.who, "checksum",
+                fmt::format("a push from {} did not commit: the bytes that arrived have another checksum "
+                            "than those that were sent; {}",
+                            job.who.text(), store_.what_stays(name)));
+        case Verdict::Unknown:
+            return abort(job.who, "storage",
+                         fmt::format("it is unknown whether a push from {} has committed {}: {}",
+                                     job.who.text(), name, errno_text(answer.error)));
+        case Verdict::NotDurable:
+        case Verdict::NoRoom:
+        case Verdict::Ended:
+            break;
+    }
+    abort(job.who, "storage",
+          fmt::format("a push from {} did not commit: it cannot be made durable: {}; {}", job.who.text(),
+                      errno_text(answer.error), store_.what_stays(name)));
+}
+
+void Server::finish(Storage::Job &job) {
+    const Ask ask = job.request.ask;
+    const bool done = job.answer.verdict == Verdict::Done;
+    const auto is_failure =
+        job.answer.verdict == Verdict::NotDurable || job.answer.verdict == Verdict::Unknown;
+    if (is_failure && storage_error_ == 0 && store_.is_fatal(job.answer.error)) {
+        storage_error_ = job.answer.error;
+        tell(ServerEvent::Kind::StorageFailed, job.who,
+             fmt::format("{}: cannot make it durable: {}; no push is taken until the server is started "
+                         "again, pulls are",
+                         store_.text(), errno_text(storage_error_)));
+    }
+    const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
+    const Content content = commits && done ? store_.committed(*job.upload) : Content{};
+    tell_verdict(job);
+    const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
+    const auto found = std::ranges::find_if(clients_, is_its_client);
+    if (found != clients_.end()) {
+        finish(found->first, found->second, job);
+    }
+    if (commits && done) {
+        last_commit_ = {job.upload->name(),
+                        content.sequence,
+                        {content.length, content.checksum, time_text(), job.who.host, job.who.identity,
+                         job.request.label},
+                        {}};
+        happened_({ServerEvent::Kind::Committed, job.who, {}, nullptr, job.upload->name(), content});
+    }
+    if (std::ranges::none_of(clients_, is_its_client)) {
+        storage_.submit_release(std::move(job));  // it may be the last that has the upload
+    }
+}
+
+// Answers a client's request.
+void Server::finish(int fd, Client &client, Storage::Job &job) {
+    const Ask ask = job.request.ask;
+    client.looks = false;
+    if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
+        client.trouble = "no_room";
+        client.trouble_text = job.answer.error == 0
+                                  ? "the store has no room (--max-bytes)"
+                                  : fmt::format("the store has no room: {}", errno_text(job.answer.error));
+    } else if (client.trouble == nullptr && job.answer.verdict == Verdict::NotDurable) {
+        client.trouble = "storage";
+        client.trouble_text = fmt::format("it cannot be made durable: {}", errno_text(job.answer.error));
+    }
+    if ((ask == Ask::Grow || ask == Ask::Look) && job.answer.verdict == Verdict::Done) {
+        if (const auto granted = grant(client, job); !granted) {
+            return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
+        }
+    } else if (ask == Ask::Store || ask == Ask::Commit) {
+        client.stored = std::max(client.stored, job.request.offset + job.request.length);
+        if (client.stored >= client.counted + least_progress) {
+            client.counted = client.stored;
+            client.active = Clock::now();
+        }
+    }
+    client.answered = ask == Ask::Commit || ask == Ask::Rollback;
+    if (const auto told = reply(client, job.place, job.answer); !told) {
+        drop(fd, fmt::format("it {}", told.error().text));
+    } else if (client.answered) {
+        client.active = Clock::now();
+        pushers_.erase(client.upload->name());  // it has no region to write to, so another push may begin
+    }
+}
+
+// Tells the client why its connection ends, as far as it listens, and drops it.
+void Server::end(int fd, Ending ending, const std::string &why) {
+    const Client &client = clients_.at(fd);
+    if (client.established && client.admitted && client.messages) {
+        const auto seconds = std::chrono::floor<std::chrono::seconds>(patience(client)).count();
+        const AnswerBytes bytes =
+            encode_answer({Verdict::Ended, static_cast<int>(ending), static_cast<std::uint64_t>(seconds)});
+        std::ranges::copy(bytes,
+                          client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(last_answer_offset));
+        (void)rpma_send(client.connection.get(), client.messages.get(), last_answer_offset, bytes.size(),
+                        RPMA_F_COMPLETION_ON_ERROR, nullptr);
+    }
+    if (client.admitted && (client.mode != Mode::Push || client.committing)) {
+        tell(ServerEvent::Kind::Dropped, client.who,
+             fmt::format("dropped a client from {}: {}", client.who.text(), why));
+    }
+    drop(fd, why, reason_of(ending));
+}
+
+// The next push of the name may begin at once: it has a file of its own.
+void Server::drop(int fd, const std::string &why, const char *reason) {
+    const auto found = clients_.find(fd);
+    const Client &client = found->second;
+    if (client.established) {
+        (void)rpma_conn_disconnect(client.connection.get());
+    }
+    if (client.upload && pusher_of(client.upload->name()) == fd) {
+        pushers_.erase(client.upload->name());
+        if (!client.committing) {
+            const bool in_trouble = client.trouble != nullptr;
+            abort(client.who, in_trouble ? client.trouble : reason,
+                  fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
+                              in_trouble ? client.trouble_text : why,
+                              store_.what_stays(client.upload->name())));
+        }
+    }
+    std::erase(unread_, fd);
+    storage_.cancel_look(client.number);
+    Client &gone = found->second;
+    Storage::Job left{gone.number, 0,
+                      gone.origin, {},
+                      gone.who,    std::move(gone.upload),
+                      gone.device, std::move(gone.regions)};
+    clients_.erase(found);
+    if (left.upload || !left.regions.empty()) {
+        storage_.submit_release(std::move(left));
+    }
+}
+
+// A file that cannot be used ends no connection: an administrator may be about to write it. It lets nobody in
+// either, because whoever takes a key out of a file expects that it is out.
+void Server::end_unknown() {
+    std::vector<int> asked;
+    std::vector<const rpma_conn *> connections;
+    for (const auto &[fd, client] : clients_) {
+        if (!client.who.identity.empty()) {
+            asked.push_back(fd);
+            connections.push_back(client.connection.get());
+        }
+    }
+    const auto known = std::make_unique<bool[]>(asked.size());
+    if (softrdma_check_settings() != 0 ||
+        (!asked.empty() &&
+         rpma_conn_check_identities(connections.data(), connections.size(), known.get()) != 0)) {
+        BASE_LOG(Error,
+                 "SIGHUP: the files of TLS cannot be used, as the line before says: every connection stays, "
+                 "and no client "
+                 "gets a new one until the files are repaired");
+        return;
+    }
+    std::size_t ended = 0;
+    for (std::size_t place = 0; place < asked.size(); ++place) {
+        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Branch): make_unique sets it, and the call above
+        if (known[place]) {
+            continue;
+        }
+        const int fd = asked[place];
+        const Client &client = clients_.at(fd);
+        ended += client.admitted ? 1 : 0;
+        end(fd, Ending::NotLetIn, fmt::format("the identity {} is not let in any more", client.who.identity));
+    }
+    const auto stay = std::ranges::count_if(clients_, [](const auto &one) { return one.second.admitted; });
+    BASE_LOG(Warning, "SIGHUP: ended %zu connections, %td stay", ended, stay);
+}
+
+// Returns how long a client may be silent.
+Server::Clock::duration Server::patience(const Client &client) const {
+    if (!client.established) {
+        return establish_timeout;
+    }
+    if (!client.admitted && !client.tells) {
+        return refused_timeout;
+    }
+    switch (client.mode) {
+        case Mode::Push:
+            return limits_.push_lease;
+        case Mode::Pull:
+        case Mode::List:
+        case Mode::Status:
+            return limits_.idle;
+        case Mode::Measure:
+        case Mode::MeasureDurable:
+            break;
+    }
+    return 10 * limits_.idle;
+}
+
+// A client that waits for the server's storage is active. A client that measures also uses the TCP baseline.
+Server::Clock::time_point Server::last_active(const Client &client) const {
+    if (client.looks || client.stored < client.asked || (client.committing && !client.answered)) {
+        return Clock::now();
+    }
+    return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
+}
+
+// Returns for how many milliseconds no client is late; -1 means for ever.
+int Server::drop_late() {
+    const auto now = Clock::now();
+    auto next = Clock::duration::max();
+    std::vector<int> late;
+    for (const auto &[fd, client] : clients_) {
+        const auto left = patience(client) - (now - last_active(client));
+        if (left < Clock::duration::zero()) {
+            late.push_back(fd);
+        } else {
+            next = std::min(next, left);
+        }
+    }
+    for (const int fd : late) {
+        const Client &client = clients_.at(fd);
+        end(fd, Ending::NoProgress,
+            fmt::format("it {} for {} seconds",
+                        !client.established         ? "did not finish connecting"
+                        : client.mode == Mode::Push ? "stored too little"
+                                                    : "did nothing",
+                        std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
+    }
+    return clients_.empty() ? -1
+                            : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
+}
+
+}  // namespace cli

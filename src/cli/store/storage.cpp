@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/storage: the queue of jobs, and the threads that take from it.
+#include "cli/store/storage.hpp"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <limits>
+#include <utility>
+
+#include "cli/checksum.hpp"
+#include "cli/mapping.hpp"
+#include "cli/perf/tcp_answers.hpp"
+
+namespace cli {
+
+namespace {
+
+// Deregistering may wait for the peer, and large memory and the last descriptor of a large file take time.
+void release(Storage::Job &job) {
+    job.regions.clear();
+    job.memory = {};
+    job.upload.reset();
+    job.device.reset();
+    deregister_again();  // those of others may be over by now
+}
+
+Answer look(Storage::Job &job) {
+    const std::string text = job.look();
+    const auto bytes = std::as_bytes(std::span{text});
+    auto mapping =
+        std::make_shared<Mapping>(std::max<std::size_t>(bytes.size(), 1), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!*mapping) {
+        return {Verdict::NoRoom, ENOMEM};
+    }
+    std::ranges::copy(bytes, mapping->bytes().begin());
+    job.memory = {mapping->bytes(), mapping};
+    return {Verdict::Done, 0, bytes.size(), crc32c(bytes)};
+}
+
+Answer answer(Storage::Job &job) {
+    if (job.releases) {
+        release(job);
+        return {};
+    }
+    const Request &request = job.request;
+    switch (request.ask) {
+        case Ask::Grow:
+            return job.upload->grow(request.length, job.memory);
+        case Ask::Store:
+            return job.upload->store(request.offset, request.length);
+        case Ask::Rollback:
+            return job.upload->roll_back(request.offset);
+        case Ask::Look:
+            return look(job);
+        case Ask::Commit:
+        case Ask::Alive:  // is no job
+            break;
+    }
+    // Nobody changes the content after it is verified.
+    bool is_final = true;
+    for (LocalRegion &region : job.regions) {
+        is_final = deregister(std::move(region)) && is_final;
+    }
+    return is_final ? job.upload->commit(request, job.who) : Answer{Verdict::Different};
+}
+
+}  // namespace
+
+Storage::~Storage() {
+    {
+        const base::Lock lock{mutex_};
+        stopping_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread &thread : threads_) {
+        thread.join();
+    }
+}
+
+Outcome<> Storage::start() {
+    done_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!done_event_) {
+        return failed("eventfd: {}", errno_text(errno));
+    }
+    while (threads_.size() < most_threads) {
+        threads_.push_back(TRY(start_thread([this] { run(); })));
+    }
+    return {};
+}
+
+void Storage::submit(Job job) {
+    {
+        const base::Lock lock{mutex_};
+        job.number = ++last_number_;
+        jobs_.push_back(std::move(job));
+    }
+    wake_.notify_one();
+}
+
+void Storage::submit_release(Job job) {
+    job.releases = true;
+    submit(std::move(job));
+}
+
+void Storage::cancel_look(std::uint64_t client) {
+    const base::Lock lock{mutex_};
+    std::erase_if(jobs_, [client](const Job &job) { return job.client == client && job.look; });
+}
+
+std::vector<Storage::Job> Storage::take_done() {
+    eventfd_t ignored = 0;
+    (void)eventfd_read(done_event_.get(), &ignored);
+    const base::Lock lock{mutex_};
+    return std::exchange(done_, {});
+}
+
+// Returns the number of the oldest release that is not done.
+std::uint64_t Storage::first_release() const {
+    std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+    const auto look_at = [&first](const auto &all) {
+        for (const auto &one : all) {
+            first = one.releases ? std::min(first, one.number) : first;
+        }
+    };
+    look_at(jobs_);
+    look_at(under_way_);
+    return first;
+}
+
+// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way.
+std::deque<Storage::Job>::iterator Storage::next() {
+    auto best = jobs_.end();
+    std::ptrdiff_t fewest = most_threads - 1;
+    const std::uint64_t release = first_release();
+    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
+        if ((job->waits && job->number > release) ||
+            std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
+            continue;
+        }
+        const auto of_origin = std::ranges::count(under_way_, job->origin, &UnderWay::origin);
+        if (of_origin < fewest) {
+            fewest = of_origin;
+            best = job;
+        }
+    }
+    return best;
+}
+
+void Storage::run() {
+    const base::Lock lock{mutex_};
+    while (true) {
+        auto found = next();
+        while (!stopping_ && found == jobs_.end()) {
+            wake_.wait(mutex_);
+            found = next();
+        }
+        if (stopping_) {
+            return;
+        }
+        Job job = std::move(*found);
+        jobs_.erase(found);
+        under_way_.push_back(
+            {.client = job.client, .origin = job.origin, .number = job.number, .releases = job.releases});
+        const bool frees_more = first_release() < job.number;
+        {
+            const base::Unlock unlocked{mutex_};
+            const auto begun = std::chrono::steady_clock::now();
+            job.answer = answer(job);
+            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+            job.seconds = took.count();
+        }
+        std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });
+        if (job.answer.verdict == Verdict::NoRoom && !job.waits && frees_more) {
+            job.waits = true;
+            jobs_.push_front(std::move(job));
+        } else if (!job.releases) {
+            done_.push_back(std::move(job));
+            (void)eventfd_write(done_event_.get(), 1);
+        }
+        wake_.notify_all();  // the client's next job may wait, and those that need room
+    }
+}
+
+}  // namespace cli

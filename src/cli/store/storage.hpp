@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/storage: the threads in which a server stores and commits, looks at many files, and frees large
+// memory, so that the server's own thread never waits for a disk.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/condition.hpp"
+#include "base/fd.hpp"
+#include "base/origin.hpp"
+#include "cli/peer.hpp"
+#include "cli/protocol/protocol.hpp"
+#include "cli/store/upload.hpp"
+
+namespace cli {
+
+// One thread calls it.
+class Storage {
+public:
+    // A client has asked for room, to store, or to commit; or there is something to look at for it; or it is
+    // gone.
+    struct Job {
+        std::uint64_t client;  // this and the next are the caller's
+        std::uint64_t place;
+        base::Origin origin;
+        Request request;
+        Who who;
+        std::shared_ptr<Upload> upload;
+        std::shared_ptr<const DevicePeer> device;  // of the regions
+        // The regions of a commit, which are given up first. That may wait for the peer.
+        // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where a job is made without
+        std::vector<LocalRegion> regions{};
+        std::function<std::string()> look{};  // of a Look: makes the text
+        Answer answer{};                      // set when the job is done
+        Memory memory{};                      // of a Grow or a Look that is done
+        double seconds = 0;                   // how long storage took
+        bool releases = false;                // what submit_release() has made
+        // For earlier releases: a Grow that has found no room, and a look that tells how much there is.
+        bool waits = false;
+        std::uint64_t number = 0;  // of its submission
+        // NOLINTEND(readability-redundant-member-init)
+    };
+
+    Storage() = default;
+    Storage(const Storage &) = delete;
+    Storage &operator=(const Storage &) = delete;
+    // Waits for the jobs that are under way, and drops the others.
+    ~Storage();
+
+    [[nodiscard]] Outcome<> start();
+    // Returns a descriptor that is readable from the end of a job until it is taken.
+    [[nodiscard]] int fd() const { return done_event_.get(); }
+    // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once. One
+    // thread is left to other origins, however many jobs an origin has.
+    void submit(Job job);
+    // Frees what a client that is gone had, after its other jobs. A Grow that is submitted later, and finds
+    // no room, waits for it and tries again.
+    void submit_release(Job job);
+    // Drops a look for a client if it has not begun.
+    void cancel_look(std::uint64_t client);
+    [[nodiscard]] std::vector<Job> take_done();
+
+private:
+    static constexpr std::size_t most_threads = 4;
+
+    void run();
+    [[nodiscard]] std::deque<Job>::iterator next() REQUIRES(mutex_);
+    [[nodiscard]] std::uint64_t first_release() const REQUIRES(mutex_);
+
+    base::Fd done_event_;
+    base::Mutex mutex_;
+    base::Condition wake_;
+    std::deque<Job> jobs_ GUARDED_BY(mutex_);
+    struct UnderWay {
+        std::uint64_t client;
+        base::Origin origin;
+        std::uint64_t number;
+        bool releases;
+    };
+    std::vector<UnderWay> under_way_ GUARDED_BY(mutex_);
+    std::vector<Job> done_ GUARDED_BY(mutex_);
+    std::uint64_t last_number_ GUARDED_BY(mutex_) = 0;
+    bool stopping_ GUARDED_BY(mutex_) = false;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace cli

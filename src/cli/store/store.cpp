@@ -1,0 +1,768 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store: opens a folder, reads what it has, and makes files without a name into contents.
+#include "cli/store/store.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <utility>
+
+#include "base/log.hpp"
+#include "cli/checksum.hpp"
+#include "cli/log.hpp"
+#include "cli/perf/tcp_answers.hpp"
+#include "cli/write_all.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr const char *attribute = "user.rpma";
+// The file in which clients measure. It has a name because the device makes nothing durable in a file
+// without.
+constexpr const char *measured_name = ".measured";
+constexpr std::uint64_t measured_size = largest_message;
+constexpr std::size_t piece_size = std::size_t{128} << 10;  // stays in the processor's cache for the checksum
+
+constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+// Returns the names in a folder without those that begin with a dot.
+Outcome<std::vector<std::string>> names_in(int folder) {
+    base::Fd again{openat(folder, ".", folder_flags)};  // with a position of its own
+    DIR *const opened = again ? fdopendir(again.get()) : nullptr;
+    if (opened == nullptr) {
+        return failed("cannot read: {}", errno_text(errno));
+    }
+    (void)again.release();
+    const std::unique_ptr<DIR, int (*)(DIR *)> owner{opened, closedir};
+    std::vector<std::string> names;
+    for (errno = 0; const dirent *const entry = readdir(opened); errno = 0) {
+        if (entry->d_name[0] != '.') {
+            names.emplace_back(entry->d_name);
+        }
+    }
+    return errno == 0 ? Outcome<std::vector<std::string>>{std::move(names)}
+                      : failed("cannot read: {}", errno_text(errno));
+}
+
+// Makes a file without a name. The kernel removes it when the process ends in any way.
+base::Fd unnamed_file(int folder) {
+    return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
+}
+
+// Writes a zero into each page of a file between these lengths. Otherwise a page could be missing when a
+// client writes it, and the device could only end the connection. Returns 0 or an errno value.
+int fill(int fd, std::uint64_t from, std::uint64_t length) {
+    const std::byte zero{};
+    for (std::uint64_t at = from; at < length; at += page_size - at % page_size) {
+        if (const int error = write_all(fd, {&zero, 1}, at); error != 0) {
+            return error;
+        }
+    }
+    return length > from ? write_all(fd, {&zero, 1}, length - 1) : 0;
+}
+
+// Allocates a file's storage from one length up to another, which is not less. Returns 0 or an errno value.
+int allocate(int fd, std::uint64_t from, std::uint64_t length) {
+    if (fallocate(fd, 0, static_cast<off_t>(from), static_cast<off_t>(length - from)) == 0) {
+        return 0;
+    }
+    return errno == EOPNOTSUPP ? fill(fd, from, length) : errno;
+}
+
+// Maps a file, on persistent memory with MAP_SYNC.
+Mapping map(int fd, std::size_t size) {
+    Mapping mapping{size, MAP_SHARED_VALIDATE | MAP_SYNC, fd};
+    return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
+}
+
+constexpr const char *was_deleted = "was deleted";
+
+bool always() {
+    return true;
+}
+
+// Calls `take` with the file's bytes, piece by piece. Returns 0 or an errno value, which is ENODATA when the
+// file ends before, and ECANCELED when `goes_on` returns false.
+template <typename Take>
+int read_all(int fd, std::uint64_t length, Take take, const std::function<bool()> &goes_on = always) {
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
+    for (std::uint64_t done = 0; done < length;) {
+        if (!goes_on()) {
+            return ECANCELED;
+        }
+        const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
+        const ssize_t got = pread(fd, memory.get(), wanted, static_cast<off_t>(done));
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return got < 0 ? errno : ENODATA;
+        }
+        const std::span bytes{memory.get(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+        take(bytes, done);
+        done += bytes.size();
+    }
+    return 0;
+}
+
+// Gives a file without a name its name. Returns 0 or an errno value.
+int give_name(int fd, int folder, const std::string &name) {
+    const auto descriptor = fmt::format("/proc/self/fd/{}", fd);
+    return linkat(AT_FDCWD, descriptor.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+bool is_full(int error) {
+    return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
+// Opens a content's file. Fails with what is wrong with it.
+Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence) {
+    const base::Fd folder{openat(store, name.c_str(), folder_flags)};
+    base::Fd file{folder ? openat(folder.get(), std::to_string(sequence).c_str(),
+                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                         : -1};
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0) {
+        return errno == ENOENT ? failed("{}", was_deleted)
+                               : failed("cannot be opened: {}", errno_text(errno));
+    }
+    return S_ISREG(status.st_mode) ? Outcome<base::Fd>{std::move(file)} : failed("is no regular file");
+}
+
+Outcome<Note> read_note(int file) {
+    std::array<char, longest_note + 1> text{};
+    const ssize_t size = fgetxattr(file, attribute, text.data(), text.size());
+    return size >= 0 ? decode_note({text.data(), static_cast<std::size_t>(size)})
+                     : failed("has no note that can be read: {}", errno_text(errno));
+}
+
+// Returns the fault of a content, and sets its note; empty without a fault, or when it ended early.
+std::string check_content(int store, Listed &content, const std::function<bool()> &goes_on) {
+    const auto file = open_content(store, content.name, content.sequence);
+    if (!file) {
+        return file.error().text;
+    }
+    auto note = read_note(file->get());
+    if (!note) {
+        return note.error().text;
+    }
+    content.note = *std::move(note);
+    struct stat status{};
+    if (fstat(file->get(), &status) != 0 || std::cmp_not_equal(status.st_size, content.note.length)) {
+        return fmt::format("has {} bytes (expected {})", status.st_size, content.note.length);
+    }
+    // Otherwise the page cache could hide what is wrong with storage.
+    (void)posix_fadvise(file->get(), 0, 0, POSIX_FADV_DONTNEED);
+    Crc32c found;
+    const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
+    if (const int error = read_all(file->get(), content.note.length, add, goes_on); error != 0) {
+        return error == ECANCELED ? "" : fmt::format("cannot be read: {}", errno_text(error));
+    }
+    return found.value() == content.note.checksum
+               ? ""
+               : fmt::format("is damaged: it has another checksum, {}", checksum_text(found.value()));
+}
+
+class StoreUpload final : public Upload {
+public:
+    struct Options {
+        bool is_copied;
+        bool is_new_name;
+        std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
+    };
+
+    StoreUpload(std::string name, std::uint64_t sequence, base::Fd store, base::Fd file,
+                std::shared_ptr<Space> space, Options options)
+        : Upload{std::move(name), sequence},
+          store_{std::move(store)},
+          file_{std::move(file)},
+          space_{std::move(space)},
+          options_{std::move(options)} {}
+    ~StoreUpload() override {
+        space_->give_back(taken_);
+        if (options_.is_new_name) {
+            space_->new_names.fetch_sub(1, std::memory_order_relaxed);
+        }
+    }
+
+    [[nodiscard]] const Store::Entry &entry() const { return entry_; }
+    [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
+
+    [[nodiscard]] Answer grow(std::uint64_t length, Memory &memory) override {
+        if (!space_->take(length - taken_)) {
+            return {Verdict::NoRoom, 0, taken_ + space_->left()};
+        }
+        if (const int error = allocate(file_.get(), taken_, length); error != 0) {
+            space_->give_back(length - taken_);
+            return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
+        }
+        taken_ = length;
+        auto mapping = std::make_shared<Mapping>(
+            options_.is_copied ? Mapping{length, MAP_PRIVATE | MAP_ANONYMOUS, -1} : map(file_.get(), length));
+        if (!*mapping) {
+            return {Verdict::NoRoom, ENOMEM};
+        }
+        if (options_.is_copied && mapping_ != nullptr) {
+            std::ranges::copy(mapping_->bytes(), mapping->bytes().begin());
+        }
+        mapping_ = mapping;
+        memory = {mapping->bytes(), mapping};
+        return {};
+    }
+
+    [[nodiscard]] Answer store(std::uint64_t offset, std::uint64_t length) override {
+        if (error_ == 0) {
+            error_ = sync(offset, length);
+        }
+        return error_ == 0 ? Answer{} : Answer{Verdict::NotDurable, error_};
+    }
+
+    [[nodiscard]] Answer commit(const Request &request, const Who &who) override {
+        if (error_ != 0) {
+            return {Verdict::NotDurable, error_};
+        }
+        Note &note = entry_.note;
+        note = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
+        mapping_.reset();
+        if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0) {
+            return {Verdict::NotDurable, errno};
+        }
+        Crc32c found;
+        const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
+        if (const int error = read_all(file_.get(), request.length, add); error != 0) {
+            return {Verdict::NotDurable, error};
+        }
+        if (found.value() != request.checksum) {
+            return {Verdict::Different};
+        }
+        const std::string text = encode_note(note);
+        if (fsetxattr(file_.get(), attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
+            fsync(file_.get()) != 0) {
+            return {Verdict::NotDurable, errno};
+        }
+        return publish();
+    }
+
+    // Gives the file of the earlier content another name. Its note stays that of its push.
+    [[nodiscard]] Answer roll_back(std::uint64_t sequence) override {
+        auto file = open_content(store_.get(), name(), sequence);
+        if (!file) {
+            return {Verdict::NotDurable, ENOENT};
+        }
+        file_ = *std::move(file);
+        auto note = read_note(file_.get());
+        Crc32c found;
+        const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
+        if (!note || read_all(file_.get(), note->length, add) != 0 || found.value() != note->checksum) {
+            return {Verdict::Different};
+        }
+        entry_.note = *std::move(note);
+        return publish();
+    }
+
+private:
+    [[nodiscard]] int sync(std::uint64_t offset, std::uint64_t length) const {
+        if (mapping_ == nullptr) {
+            return 0;  // the push has asked for no room, so it has no byte to store
+        }
+        const auto bytes = mapping_->bytes().subspan(offset, length);
+        if (options_.is_copied) {
+            const int error = write_all(file_.get(), bytes, offset);
+            return error != 0 ? error : (fdatasync(file_.get()) == 0 ? 0 : errno);
+        }
+        const std::uint64_t before = offset % page_size;
+        return msync(bytes.data() - before, length + before, MS_SYNC) == 0 ? 0 : errno;
+    }
+
+    [[nodiscard]] Answer publish() {
+        const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
+        if ((!is_new && errno != EEXIST) || (is_new && fsync(store_.get()) != 0)) {
+            return {Verdict::NotDurable, errno};
+        }
+        const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+        if (!folder) {
+            return {Verdict::NotDurable, errno};
+        }
+        struct stat status{};
+        if (fstat(file_.get(), &status) != 0) {
+            return {Verdict::NotDurable, errno};
+        }
+        entry_.inode = status.st_ino;
+        if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
+            return {Verdict::NotDurable, error};
+        }
+        if (fsync(folder.get()) != 0) {
+            return {Verdict::Unknown, errno};
+        }
+        // The new content is durable, so the oldest may go. One that stays goes after the next start.
+        for (const std::uint64_t sequence : options_.surplus) {
+            (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
+        }
+        space_->give_back(std::exchange(taken_, 0));  // the store takes the content's bytes
+        return {Verdict::Done, 0, sequence()};
+    }
+
+    base::Fd store_;
+    base::Fd file_;
+    std::shared_ptr<Space> space_;
+    Options options_;
+    std::shared_ptr<Mapping> mapping_;  // of all that it may write
+    std::uint64_t taken_ = 0;
+    // The errno value of storage's first failure. The kernel reports lost bytes only once, so no later sync
+    // means anything.
+    int error_ = 0;
+    Store::Entry entry_;
+};
+
+}  // namespace
+
+bool Space::take(std::uint64_t bytes) {
+    std::uint64_t before = used.load(std::memory_order_relaxed);
+    do {
+        if (max_bytes != 0 && (before > max_bytes || bytes > max_bytes - before)) {
+            return false;
+        }
+    } while (!used.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+    return true;
+}
+
+std::uint64_t Space::left() const {
+    const std::uint64_t now = used.load(std::memory_order_relaxed);
+    return max_bytes > now ? max_bytes - now : 0;
+}
+
+Outcome<std::unique_ptr<Store>> Store::open(const std::string &path, const StoreOptions &options) {
+    std::unique_ptr<Store> store{new Store{path}};
+    store->options_ = options;
+    store->space_->max_bytes = options.max_bytes;
+    store->created_ = mkdir(path.c_str(), 0700) == 0;
+    if (!store->created_ && errno != EEXIST) {
+        return failed("store {}: cannot create it: {}", path, errno_text(errno));
+    }
+    store->folder_.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!store->folder_) {
+        return failed("store {}: cannot open: {}{}", path, errno_text(errno),
+                      errno == ENOTDIR ? " (expected a folder)" : "");
+    }
+    if (flock(store->folder_.get(), LOCK_EX | LOCK_NB) != 0) {
+        return failed("store {}: {}", path,
+                      errno == EWOULDBLOCK
+                          ? "is already served by another process (expected one server for each store)"
+                          : errno_text(errno));
+    }
+    if (const auto tried = store->try_out(); !tried) {
+        store->discard_created();
+        return failed("store {}: {}", path, tried.error().text);
+    }
+    if (const auto read = store->read_names(); !read) {
+        return failed("store {}: {}", path, read.error().text);
+    }
+    return store;
+}
+
+// Does what a push needs, and finds out whether the files are in persistent memory.
+Outcome<> Store::try_out() {
+    const base::Fd file = unnamed_file(folder_.get());
+    if (!file) {
+        return failed(
+            "cannot make a file without a name: {} (expected a folder that this user may write, on "
+            "a file system with O_TMPFILE, such as ext4, xfs or btrfs)",
+            errno_text(errno));
+    }
+    if (fsetxattr(file.get(), attribute, "{}", 2, 0) != 0) {
+        return failed(
+            "cannot give a file an attribute: {} (expected a file system with those of users, such "
+            "as ext4, xfs or btrfs)",
+            errno_text(errno));
+    }
+    if (access("/proc/self/fd", X_OK) != 0) {
+        return failed("/proc is not there, through which a file gets its name: {}", errno_text(errno));
+    }
+    measured_file_.reset(
+        openat(folder_.get(), measured_name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const int error = measured_file_ ? allocate(measured_file_.get(), 0, page_size) : errno;
+    if (error != 0) {
+        return failed("cannot allocate {}: {}", measured_name, errno_text(error));
+    }
+    sample_ = Mapping{page_size, MAP_SHARED_VALIDATE | MAP_SYNC, measured_file_.get()};
+    is_dax_ = static_cast<bool>(sample_);
+    if (!is_dax_) {
+        sample_ = Mapping{page_size, MAP_SHARED, measured_file_.get()};
+    }
+    return sample_ ? Outcome<>{} : failed("cannot map a file: {}", errno_text(errno));
+}
+
+Outcome<> Store::read_names() {
+    for (const std::string &name : TRY(names_in(folder_.get()))) {
+        if (!is_name(name)) {
+            BASE_LOG(Warning, "%s: %s is no name of a content, and is left alone", text().c_str(),
+                     name.c_str());
+        } else if (const auto read = read_name(name); !read) {
+            BASE_LOG(Warning, "%s: %s: %s", text().c_str(), name.c_str(), read.error().text.c_str());
+        }
+    }
+    return {};
+}
+
+Outcome<> Store::read_name(const std::string &name) {
+    const base::Fd folder{openat(folder_.get(), name.c_str(), folder_flags)};
+    if (!folder) {
+        return failed("cannot open it as a folder: {}", errno_text(errno));
+    }
+    const base::Lock lock{names_mutex_};
+    Name &found = names_[name];
+    for (const std::string &file_name : TRY(names_in(folder.get()))) {
+        const std::uint64_t sequence = sequence_of(file_name);
+        if (sequence == 0) {
+            continue;  // somebody else's
+        }
+        found.last = std::max(found.last, sequence);
+        Entry &entry = found.contents[sequence];
+        const auto file = open_content(folder_.get(), name, sequence);
+        struct stat status{};
+        auto note = file && fstat(file->get(), &status) == 0
+                        ? read_note(file->get())
+                        : failed("{}", file ? errno_text(errno) : file.error().text);
+        entry.inode = status.st_ino;
+        if (note) {
+            entry.note = *std::move(note);
+            space_->used.fetch_add(found.own_bytes(sequence), std::memory_order_relaxed);
+        } else {
+            entry.damage = note.error().text;
+        }
+    }
+    return {};
+}
+
+std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
+    const Entry &entry = contents.at(sequence);
+    const auto shares = [&](const auto &other) {
+        return other.first != sequence && other.second.inode == entry.inode;
+    };
+    return std::ranges::any_of(contents, shares) ? 0 : entry.note.length;
+}
+
+Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
+                         const std::function<bool()> &goes_on) {
+    for (const std::string &name : TRY(names_in(folder))) {
+        if (!is_name(name)) {
+            continue;
+        }
+        const base::Fd inside{openat(folder, name.c_str(), folder_flags)};
+        if (!inside) {
+            return failed("{}: cannot open it as a folder: {}", name, errno_text(errno));
+        }
+        std::vector<std::uint64_t> sequences;
+        for (const std::string &file_name : TRY(names_in(inside.get()))) {
+            if (const std::uint64_t sequence = sequence_of(file_name); sequence != 0) {
+                sequences.push_back(sequence);
+            }
+        }
+        std::ranges::sort(sequences, std::greater{});
+        for (const std::uint64_t sequence : sequences) {
+            Listed content{name, sequence, {}, {}};
+            content.fault = check_content(folder, content, goes_on);
+            if (!goes_on()) {
+                return {};
+            }
+            if (content.fault != was_deleted) {
+                found(content);
+            }
+        }
+    }
+    return {};
+}
+
+Outcome<> Store::start_check() {
+    check_ = TRY(start_thread([this] { check(); }));
+    return {};
+}
+
+void Store::check() {
+    const auto goes_on = [this] { return !stopping_.load(std::memory_order_relaxed); };
+    const auto take = [this](const Listed &content) { take_fault(content); };
+    if (const auto checked = check_contents(folder_.get(), take, goes_on); !checked) {
+        BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
+    }
+}
+
+void Store::take_fault(const Listed &content) {
+    if (!content.fault.empty()) {
+        BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
+                 std::to_string(content.sequence).c_str(), content.fault.c_str());
+        const base::Lock lock{damage_mutex_};
+        damage_[{content.name, content.sequence}] = content.fault;
+    }
+}
+
+// Returns the fault of a content's file, without a look at its bytes; empty without one.
+Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
+    if (!entry.damage.empty()) {
+        return {"damaged", entry.damage};
+    }
+    {
+        const base::Lock lock{damage_mutex_};
+        if (const auto found = damage_.find({name, sequence}); found != damage_.end()) {
+            return {"damaged", found->second};
+        }
+    }
+    const auto file = open_content(folder_.get(), name, sequence);
+    struct stat status{};
+    if (!file || fstat(file->get(), &status) != 0) {
+        const std::string text = file ? "cannot be read" : file.error().text;
+        return {text == was_deleted ? "deleted" : "damaged", text};
+    }
+    if (std::cmp_not_equal(status.st_size, entry.note.length)) {
+        return {std::cmp_less(status.st_size, entry.note.length) ? "truncated" : "damaged",
+                fmt::format("has {} bytes (expected {})", status.st_size, entry.note.length)};
+    }
+    return {};
+}
+
+bool Store::is_on_storage() const {
+    struct statfs where{};
+    return fstatfs(folder_.get(), &where) == 0 && where.f_type != TMPFS_MAGIC && where.f_type != RAMFS_MAGIC;
+}
+
+Store::~Store() {
+    stopping_.store(true, std::memory_order_relaxed);
+    if (check_.joinable()) {
+        check_.join();
+    }
+    if (measured_file_) {
+        (void)unlinkat(folder_.get(), measured_name, 0);
+    }
+}
+
+void Store::discard_created() const {
+    if (created_) {
+        (void)unlinkat(folder_.get(), measured_name, 0);
+        rmdir(path_.c_str());
+    }
+}
+
+std::uint64_t Store::capacity() const {
+    return options_.max_bytes != 0 ? std::min(options_.max_bytes, largest_capacity) : largest_capacity;
+}
+
+Outcome<std::span<std::byte>> Store::measured() {
+    if (!measured_) {
+        if (const int error = allocate(measured_file_.get(), page_size, measured_size); error != 0) {
+            return failed("{}: cannot allocate {} bytes to measure in: {}", text(), measured_size,
+                          errno_text(error));
+        }
+        measured_ = is_copied_ ? Mapping{measured_size, MAP_PRIVATE | MAP_ANONYMOUS, -1}
+                               : map(measured_file_.get(), measured_size);
+        if (!measured_) {
+            return failed("{}: cannot map {} bytes: {}", text(), measured_size, errno_text(errno));
+        }
+    }
+    return measured_.bytes();
+}
+
+void Store::tell(Health &health) const {
+    health.capacity = capacity();
+    health.bytes = used();
+    health.free_bytes = free_bytes();
+    if (const std::string why = why_no_push(); !why.empty()) {
+        health.reasons.push_back({"store", {}, 0, why});
+    }
+    std::uint64_t largest = 0;
+    for_each_name([&](const std::string &name, const Name &known) {
+        ++health.names;
+        health.contents += known.contents.size();
+        if (known.contents.empty()) {
+            return;
+        }
+        const auto &[sequence, entry] = *known.contents.rbegin();
+        largest = std::max(largest, entry.note.length);
+        if (const Fault fault = fault_of(name, sequence, entry); !fault.text.empty()) {
+            health.reasons.push_back({fault.kind, name, sequence, fault.text});
+        }
+        if (entry.note.time > health.last.note.time) {
+            health.last = {name, sequence, entry.note, {}};
+        }
+    });
+    // The next push is often as large as the last, and needs room beside it.
+    if (health.free_bytes < largest) {
+        health.reasons.push_back({"room",
+                                  {},
+                                  0,
+                                  fmt::format("there is room for {} bytes, and the largest of the newest "
+                                              "contents has {}",
+                                              health.free_bytes, largest)});
+    }
+}
+
+std::uint64_t Store::free_bytes() const {
+    struct statvfs where{};
+    const std::uint64_t left =
+        fstatvfs(folder_.get(), &where) == 0 ? std::uint64_t{where.f_bavail} * where.f_frsize : 0;
+    return space_->max_bytes == 0 ? left : std::min(left, space_->left());
+}
+
+std::size_t Store::names() const {
+    const base::Lock lock{names_mutex_};
+    return names_.size();
+}
+
+void Store::for_each_name(const std::function<void(const std::string &, const Name &)> &look) const {
+    std::string name;
+    Name known;
+    const auto next = [&] {
+        const base::Lock lock{names_mutex_};
+        const auto found = names_.upper_bound(name);
+        if (found == names_.end()) {
+            return false;
+        }
+        name = found->first;
+        known = found->second;
+        return true;
+    };
+    while (next()) {
+        look(name, known);
+    }
+}
+
+std::string Store::why_no_push() const {
+    struct stat status{};
+    if (fstat(folder_.get(), &status) != 0 || status.st_nlink == 0) {
+        return fmt::format("{} was deleted", text());
+    }
+    return {};
+}
+
+std::string Store::what_stays(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    if (found == names_.end() || found->second.contents.empty()) {
+        return fmt::format("{} still has no content", name);
+    }
+    const auto &[sequence, entry] = *found->second.contents.rbegin();
+    const std::string fault = fault_of(name, sequence, entry).text;
+    return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
+}
+
+Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
+    base::Fd store{fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0)};
+    base::Fd file = unnamed_file(folder_.get());
+    if (!store || !file) {
+        return failed("{}: cannot make a file: {}", text(), errno_text(errno));
+    }
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    StoreUpload::Options options{is_copied_, found == names_.end(), {}};
+    if (options.is_new_name) {
+        if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
+            return failed("the store has {} names, and takes no other (rpma serve --max-names)",
+                          options_.max_names);
+        }
+        space_->new_names.fetch_add(1, std::memory_order_relaxed);
+    }
+    const std::uint64_t sequence = found != names_.end() ? found->second.last + 1 : 1;
+    if (found != names_.end()) {
+        const auto &contents = found->second.contents;
+        const std::size_t stay = options_.keep - 1;
+        for (auto entry = contents.begin();
+             entry != contents.end() && contents.size() - options.surplus.size() > stay; ++entry) {
+            options.surplus.push_back(entry->first);
+        }
+    }
+    return std::make_unique<StoreUpload>(name, sequence, std::move(store), std::move(file), space_,
+                                         std::move(options));
+}
+
+Content Store::committed(const Upload &upload) {
+    const auto &done = static_cast<const StoreUpload &>(upload);
+    const std::uint64_t sequence = done.sequence();
+    const base::Lock lock{names_mutex_};
+    Name &name = names_[done.name()];
+    name.contents[sequence] = done.entry();
+    name.last = sequence;
+    space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);
+    for (const std::uint64_t gone : done.surplus()) {
+        space_->give_back(name.own_bytes(gone));
+        name.contents.erase(gone);
+    }
+    return {sequence, done.entry().note.length, done.entry().note.checksum};
+}
+
+// The errors of one name or number, of the rights to it, and of this process's limits say nothing of storage.
+bool Store::is_fatal(int error) const {
+    constexpr std::array harmless{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES,
+                                  EPERM,  EMLINK,  ENOMEM, EMFILE, ENFILE};
+    return error != 0 && !is_full(error) && std::ranges::find(harmless, error) == harmless.end();
+}
+
+std::string Store::list(const std::string &name) const {
+    std::vector<Listed> contents;
+    const auto add = [&](const std::string &one, const Name &known) {
+        for (const auto &[sequence, entry] : known.contents) {
+            contents.push_back({one, sequence, entry.note, fault_of(one, sequence, entry).text});
+        }
+    };
+    if (name.empty()) {
+        for_each_name(add);
+    } else {
+        add(name, contents_of(name).value_or(Name{}));
+    }
+    return encode_list(contents);
+}
+
+// Returns a copy of what is known of a name.
+std::optional<Store::Name> Store::contents_of(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    return found != names_.end() ? std::optional{found->second} : std::nullopt;
+}
+
+Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) {
+    const auto known = contents_of(name);
+    if (!known || known->contents.empty()) {
+        if (sequence != 0) {
+            return failed("{} has no content {}", name, sequence);
+        }
+        // A client has a region also when there is no content.
+        auto nothing = std::make_shared<Mapping>(page_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        return Download{{}, {nothing->bytes(), nothing}};
+    }
+    const auto &contents = known->contents;
+    const auto entry = sequence == 0 ? std::prev(contents.end()) : contents.find(sequence);
+    if (entry == contents.end()) {
+        return failed("{} has no content {} (expected one of {} to {})", name, sequence,
+                      contents.begin()->first, contents.rbegin()->first);
+    }
+    const Note &note = entry->second.note;
+    if (const std::string fault = fault_of(name, entry->first, entry->second).text; !fault.empty()) {
+        return failed("{}: content {} {}", name, entry->first, fault);
+    }
+    const base::Fd file = TRY(open_content(folder_.get(), name, entry->first));
+    const std::size_t size = std::max<std::uint64_t>(note.length, 1);
+    auto mapping = std::make_shared<Mapping>();
+    if (is_copied_ || note.length == 0) {
+        *mapping = Mapping{size, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+        const auto copy = [&mapping](std::span<const std::byte> bytes, std::uint64_t offset) {
+            std::ranges::copy(bytes, mapping->bytes().begin() + static_cast<std::ptrdiff_t>(offset));
+        };
+        if (const int error = *mapping ? read_all(file.get(), note.length, copy) : ENOMEM; error != 0) {
+            return failed("{}: content {} cannot be read: {}", name, entry->first, errno_text(error));
+        }
+    } else {
+        *mapping = Mapping{size, MAP_SHARED, file.get(), PROT_READ};
+    }
+    if (!*mapping) {
+        return failed("{}: content {} cannot be mapped: {}", name, entry->first, errno_text(errno));
+    }
+    return Download{{entry->first, note.length, note.checksum}, {mapping->bytes(), mapping}};
+}
+
+}  // namespace cli

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store: a folder of plain files, which the one server that serves it has locked. A content is the
+// file NAME/SEQUENCE. It is written without a name, and gets its name when it is whole and durable; after
+// that nobody writes it again. What is known of a content beside its bytes is in an attribute of its file
+// (cli/protocol/note).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/mutex.hpp"
+#include "cli/mapping.hpp"
+#include "cli/protocol/health.hpp"
+#include "cli/protocol/note.hpp"
+#include "cli/protocol/protocol.hpp"
+#include "cli/store/upload.hpp"
+
+namespace cli {
+
+struct StoreOptions {
+    std::uint64_t keep = 3;       // contents of each name
+    std::uint64_t max_bytes = 0;  // of all contents, and of pushes that are under way; 0 is no limit
+    std::uint64_t max_names = 10'000;
+};
+
+// The bytes that a store has, and will have.
+struct Space {
+    std::uint64_t max_bytes = 0;
+    std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
+    std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
+
+    // Takes as many more bytes, or returns false when there is no room for them.
+    [[nodiscard]] bool take(std::uint64_t bytes);
+    void give_back(std::uint64_t bytes) { used.fetch_sub(bytes, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t left() const;
+};
+
+// Reads the bytes of every content below the folder of a store from storage, and compares them with the
+// checksum that they had at their commit. The newest content of a name comes first. `found` gets each
+// content, with its fault if it has one. It ends early when `goes_on` returns false, which it asks often. It
+// needs no lock: a content never changes, and one that is removed meanwhile is left out. Blocks.
+[[nodiscard]] Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
+                                       const std::function<bool()> &goes_on);
+
+// A content that a client pulls.
+struct Download {
+    Content content{};  // its sequence is 0 when there is none
+    Memory memory;      // of at least a byte
+};
+
+// One thread uses it, except for the uploads that it gives, and where a comment says otherwise.
+class Store {
+public:
+    // A content that has its name.
+    struct Entry {
+        Note note;
+        std::uint64_t inode = 0;  // several contents of a name have one when one was committed again
+        std::string damage;       // what was wrong with the file when the store was opened; empty without
+    };
+
+    // Opens the store at `path`, or creates an empty one. Locks it: a second open, in any process, fails
+    // until this one ends. Reads the note of each content, and not its bytes. Fails when the file system has
+    // no files without a name, or no attributes.
+    [[nodiscard]] static Outcome<std::unique_ptr<Store>> open(const std::string &path,
+                                                              const StoreOptions &options);
+    Store(const Store &) = delete;
+    Store &operator=(const Store &) = delete;
+    ~Store();
+
+    // Starts to check the bytes of all contents, in a thread of its own. A fault that it finds is logged, and
+    // the content is not served any more.
+    [[nodiscard]] Outcome<> start_check();
+
+    // Makes memory of clients a copy in memory, for a device that can register no page of a file.
+    void serve_copies() { is_copied_ = true; }
+    // Returns whether the files are on storage, and not only in memory.
+    [[nodiscard]] bool is_on_storage() const;
+    [[nodiscard]] bool created() const { return created_; }
+    [[nodiscard]] std::size_t names() const;
+    [[nodiscard]] std::uint64_t used() const { return space_->used.load(std::memory_order_relaxed); }
+    // Removes the folder if this open created it, for a server that refuses to start.
+    void discard_created() const;
+
+    // Returns its kind and its path, for people.
+    [[nodiscard]] std::string text() const { return "store " + path_; }
+    // Returns the size of the largest content.
+    [[nodiscard]] std::uint64_t capacity() const;
+    // Returns whether memory is that of persistent memory, whose stores are durable once their cache lines
+    // are written back.
+    [[nodiscard]] bool is_dax() const { return is_dax_; }
+    // Returns whether memory of clients is a copy.
+    [[nodiscard]] bool is_copied() const { return is_copied_; }
+    // Returns memory of a file of the store, in which nobody writes.
+    [[nodiscard]] std::span<std::byte> sample() const { return sample_.bytes(); }
+    // Returns memory of a file of the store, or a copy, in which clients may measure flushes.
+    [[nodiscard]] Outcome<std::span<std::byte>> measured();
+
+    // Fills in the store's part. Looks at a file of each name, in any thread.
+    void tell(Health &health) const;
+    // Returns how many bytes the next push may have. Any thread may call it.
+    [[nodiscard]] std::uint64_t free_bytes() const;
+    // Returns whether there is such a name.
+    [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
+    // Returns why no push is taken; empty when one is.
+    [[nodiscard]] std::string why_no_push() const;
+    // Returns the content that stays after a push without a commit, for a message.
+    [[nodiscard]] std::string what_stays(const std::string &name) const;
+
+    // The upload of another name may be committed meanwhile, and not one of the same name.
+    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name);
+    // Takes the commit of an upload into account, and returns what was committed.
+    Content committed(const Upload &upload);
+    // Returns whether storage has failed with this errno value in such a way that no push may follow. Each
+    // push has a file of its own, so only an error of the device itself concerns the next one.
+    [[nodiscard]] bool is_fatal(int error) const;
+    // A sequence of 0 means the newest content.
+    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
+    // Returns a list of the contents (cli/protocol/note); an empty name means all. Looks at each file, in any
+    // thread.
+    [[nodiscard]] std::string list(const std::string &name) const;
+
+private:
+    struct Name {
+        std::map<std::uint64_t, Entry> contents;  // by sequence
+        std::uint64_t last = 0;                   // the highest sequence that was used
+
+        // Returns the bytes of a content that no other content shares with it.
+        [[nodiscard]] std::uint64_t own_bytes(std::uint64_t sequence) const;
+    };
+
+    explicit Store(std::string path) : path_{std::move(path)} {}
+    [[nodiscard]] Outcome<> try_out();
+    [[nodiscard]] Outcome<> read_names();
+    [[nodiscard]] Outcome<> read_name(const std::string &name);
+    // In a thread of its own: compares the bytes of all contents with their checksums.
+    void check();
+    void take_fault(const Listed &content);
+    struct Fault {
+        std::string kind;  // as in Health
+        std::string text;  // empty without one
+    };
+    [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
+    [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
+    // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
+    void for_each_name(const std::function<void(const std::string &, const Name &)> &look) const;
+
+    std::string path_;
+    StoreOptions options_;
+    base::Fd folder_;
+    bool created_ = false;
+    bool is_dax_ = false;
+    bool is_copied_ = false;
+    mutable base::Mutex names_mutex_;
+    std::map<std::string, Name> names_ GUARDED_BY(names_mutex_);
+    std::shared_ptr<Space> space_ = std::make_shared<Space>();
+    base::Fd measured_file_;
+    mutable base::Mutex damage_mutex_;
+    // The check of the bytes has found these faults, by name and sequence.
+    std::map<std::pair<std::string, std::uint64_t>, std::string> damage_ GUARDED_BY(damage_mutex_);
+    std::atomic<bool> stopping_{false};  // relaxed: it publishes nothing else
+    std::thread check_;
+    Mapping sample_;
+    Mapping measured_;  // once a client measures
+};
+
+}  // namespace cli

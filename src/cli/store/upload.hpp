@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/upload: what one push writes, as those see it that have it written and committed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "cli/protocol/protocol.hpp"
+
+namespace cli {
+
+// A client, for people.
+struct Who {
+    std::string host;
+    std::string identity;  // of its key or certificate; empty without TLS
+
+    [[nodiscard]] std::string text() const {
+        return identity.empty() ? host : fmt::format("{} ({})", host, identity);
+    }
+};
+
+// Memory for a client, and its owner.
+struct Memory {
+    std::span<std::byte> bytes;
+    std::shared_ptr<const void> owner;
+};
+
+// The place that one push writes.
+class Upload {
+public:
+    Upload(std::string name, std::uint64_t sequence) : name_{std::move(name)}, sequence_{sequence} {}
+    Upload(const Upload &) = delete;
+    Upload &operator=(const Upload &) = delete;
+    virtual ~Upload() = default;
+
+    [[nodiscard]] const std::string &name() const { return name_; }
+    // Returns the sequence of its commit.
+    [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+
+    // These wait for storage, and are called by one thread at a time, which need not be the server's.
+
+    // Makes room for a content of this length, and sets the memory of all of it. Earlier memory is of the
+    // same bytes.
+    [[nodiscard]] virtual Answer grow(std::uint64_t length, Memory &memory) = 0;
+    // Makes these bytes durable, for which there is room.
+    [[nodiscard]] virtual Answer store(std::uint64_t offset, std::uint64_t length) = 0;
+    // Verifies the content and commits it. No client can write any more.
+    [[nodiscard]] virtual Answer commit(const Request &request, const Who &who) = 0;
+    // Verifies the content of this sequence, and commits it again.
+    [[nodiscard]] virtual Answer roll_back(std::uint64_t sequence) = 0;
+
+private:
+    std::string name_;
+    std::uint64_t sequence_;
+};
+
+}  // namespace cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/destination: the destination of a pulled content: a file that appears complete, or a stream.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cli/failure.hpp"
+#include "cli/transfer/staged_file.hpp"
+
+namespace cli {
+
+// One thread uses it.
+class Destination {
+public:
+    // It is called at intervals while a stream takes nothing.
+    using Waiting = std::function<Outcome<>()>;
+
+    // Opens a destination. It is a stream when the path is `-`, or leads to a descriptor of this process
+    // (/dev/stdout). The process that opened such a descriptor owns the file behind it, so the stream is
+    // written as it is. Any other path is a regular file, which need not exist; a new file has the
+    // permissions of the one that it replaces.
+    [[nodiscard]] static Outcome<Destination> open(const std::string &path);
+
+    [[nodiscard]] bool is_stream() const { return !file_.has_value(); }
+    [[nodiscard]] bool is_standard_output() const { return descriptor_ == 1; }
+
+    // Writes bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
+    [[nodiscard]] Outcome<> write(std::span<const std::byte> bytes, std::uint64_t offset,
+                                  const Waiting &waiting);
+    // Publishes the complete content, which has this length. Blocks for storage.
+    [[nodiscard]] Outcome<> publish(std::uint64_t length);
+
+private:
+    Destination() = default;
+
+    std::string path_;
+    std::optional<StagedFile> file_;
+    int descriptor_ = -1;  // of a stream
+};
+
+}  // namespace cli

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/list: `rpma list` prints the contents of a store, and `rpma rollback` makes one of them the
+// newest.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "cli/transfer/transfer.hpp"
+
+namespace cli {
+
+namespace {
+
+struct RollbackOptions : TransferOptions {
+    std::uint64_t sequence = 0;  // 0 is the content before the newest
+};
+
+Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOptions &options) {
+    const auto session = TRY(
+        Session::open(where.address, {.version = protocol_version, .mode = Mode::List, .name = where.name},
+                      options.timeout_seconds));
+    const std::string text = TRY(session->look());
+    session->close();
+    auto list = decode_list(text);
+    if (!list) {
+        return failed("{}: {}", options.address, list.error().text);
+    }
+    return list;
+}
+
+Outcome<> list(const TransferOptions &options) {
+    const Where where = TRY(parse_where(options.address));
+    end_waits_on_signals();
+    std::vector<Facts> rows;
+    for (const Listed &content : TRY(ask_for_list(where, options))) {
+        rows.push_back(facts_of(content));
+    }
+    if (options.json) {
+        Summary summary;
+        summary.add_json("contents", json_of(rows));
+        summary.print(true);
+    } else {
+        print(rows.empty() ? "no contents\n" : table_of(rows));
+    }
+    return {};
+}
+
+// Finds the content that shall be the newest.
+Outcome<Listed> find_wanted(std::vector<Listed> contents, const RollbackOptions &options) {
+    if (options.sequence == 0) {
+        if (contents.size() < 2) {
+            return failed(Exit::Refused, "{}: has no content before the newest", options.address);
+        }
+        return contents[contents.size() - 2];
+    }
+    const auto found = std::ranges::find(contents, options.sequence, &Listed::sequence);
+    if (found == contents.end()) {
+        return failed(Exit::Refused, "{}: has no content {} (rpma list)", options.address, options.sequence);
+    }
+    return *found;
+}
+
+Outcome<> rollback(const RollbackOptions &options) {
+    Where where = TRY(parse_where(options.address));
+    where.name = name_of(where);
+    end_waits_on_signals();
+    const auto contents = TRY(ask_for_list(where, options));
+    const Listed wanted = TRY(find_wanted(contents, options));
+    const auto session = TRY(open_push(where, options));
+    if (session->offer().sequence != contents.back().sequence + 1) {
+        return failed(Exit::Refused, "{}: another content was committed meanwhile; nothing was changed",
+                      options.address);
+    }
+    const Answer answer = TRY(session->roll_back(wanted.sequence));
+    session->close();
+    if (answer.verdict == Verdict::Unknown) {
+        return std::unexpected{Failure{fmt::format("{}: the server could not make the rollback durable: {}",
+                                                   options.address, errno_text(answer.error)),
+                                       Exit::Unknown, session->offer().sequence, wanted.note.checksum}};
+    }
+    if (answer.verdict != Verdict::Done) {
+        return failed(Exit::NotCommitted, "{}: content {} was not committed again: {}", options.address,
+                      wanted.sequence,
+                      answer.verdict == Verdict::Different ? "it is damaged" : errno_text(answer.error));
+    }
+    Summary summary;
+    summary.add_json("command", "rollback");
+    summary.add("address", options.address);
+    summary.add("from", wanted.sequence, std::to_string(wanted.sequence));
+    summary.add("bytes", wanted.note.length, std::to_string(wanted.note.length));
+    summary.add("checksum", checksum_text(wanted.note.checksum));
+    summary.add("sequence", answer.sequence, std::to_string(answer.sequence));
+    summary.print(options.json);
+    return {};
+}
+
+}  // namespace
+
+Facts facts_of(const Listed &content) {
+    const Note &note = content.note;
+    const std::string from =
+        note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
+    return {{"name", "NAME", content.name, shown(content.name)},
+            {"sequence", "SEQUENCE", content.sequence, std::to_string(content.sequence)},
+            {"time", "TIME", note.time, shown(note.time)},
+            {"bytes", "BYTES", note.length, std::to_string(note.length)},
+            {"checksum", "CHECKSUM", checksum_text(note.checksum), checksum_text(note.checksum)},
+            {"host", "FROM", note.host, shown(from)},
+            {"identity", "", note.identity.empty() ? nlohmann::json{} : nlohmann::json{note.identity}, ""},
+            {"label", "LABEL", note.label, shown(note.label)},
+            {"fault", "", content.fault, content.fault.empty() ? "" : "FAULT: " + shown(content.fault)}};
+}
+
+void add_list(CLI::App &app, Command &chosen) {
+    auto options = std::make_shared<TransferOptions>();
+    CLI::App *command =
+        add_transfer(app, chosen, "list", "List the contents of a served store", options, list);
+    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+}
+
+void add_rollback(CLI::App &app, Command &chosen) {
+    auto options = std::make_shared<RollbackOptions>();
+    CLI::App *command = add_transfer(
+        app, chosen, "rollback", "Make an earlier content of a served store the newest", options, rollback);
+    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+    command
+        ->add_option("--sequence", options->sequence,
+                     "The content; without it the one before the newest (rpma list)")
+        ->type_name("NUMBER")
+        ->check(CLI::PositiveNumber);
+    add_wait(*command, *options);
+}
+
+}  // namespace cli

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/push: `rpma push` replicates a file into a store. It writes the content into a new file of the
+// server, which makes it durable meanwhile. Then the server commits it.
+#include <algorithm>
+#include <array>
+#include <thread>
+#include <utility>
+
+#include "cli/transfer/source.hpp"
+#include "cli/transfer/transfer.hpp"
+
+namespace cli {
+
+namespace {
+
+// The bytes between two flushes grow to this, which is often enough to keep storage busy, and seldom enough
+// that the cost of a flush is small.
+constexpr std::uint64_t flush_interval = Session::depth * Session::chunk_size;
+constexpr double quick_flush = 1;  // second
+
+struct PushOptions : TransferOptions {
+    std::vector<std::string> program;  // its output is the content; empty without --run
+    std::string label;
+    std::string min_size;
+    std::optional<std::uint64_t> if_sequence;
+    bool allow_empty = false;
+    bool runs = false;
+};
+
+std::unexpected<Failure> too_large(const Source &source, const Session &session) {
+    const std::uint64_t capacity = session.offer().capacity;
+    return failed(Exit::Refused, "{}: has {} bytes (the server takes at most {})", source.name(),
+                  source.size() ? std::to_string(*source.size()) : fmt::format("more than {}", capacity),
+                  capacity);
+}
+
+// Returns how many bytes to write before the next flush. The server ends a push that stores too little within
+// its lease, so there are fewer as long as storage or the network is slow.
+std::uint64_t next_interval(const Session &session, std::uint64_t interval) {
+    const auto &took = session.flush_seconds();
+    if (took.empty()) {
+        return Session::chunk_size;
+    }
+    return took.back() < quick_flush ? std::min(2 * interval, flush_interval)
+                                     : std::max<std::uint64_t>(interval / 2, Session::chunk_size);
+}
+
+// Makes room for the content up to `end`. For a source whose size is not known, it asks for half as much room
+// again if there is so much, because a server answers most_grows of these requests.
+Outcome<> make_room(Session &session, const Source &source, std::uint64_t end) {
+    const std::uint64_t room = session.room();
+    if (end <= room) {
+        return {};
+    }
+    if (source.size()) {
+        return session.grow(std::max(end, *source.size()));
+    }
+    const std::uint64_t wanted = std::min(room + room / 2, session.offer().capacity);
+    return wanted > end && session.grow(wanted) ? Outcome<>{} : session.grow(end);
+}
+
+std::string check_label(const std::string &text) {
+    const bool is_shown = std::ranges::none_of(text, [](char c) { return c >= 0 && c < ' '; });
+    return text.size() <= longest_label && is_shown
+               ? std::string{}
+               : fmt::format("expected at most {} bytes, without a line's end", longest_label);
+}
+
+// Writes the content and has it stored. At the end all of it is stored, and `content` has its length and
+// checksum.
+Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
+    std::array<Session::Operation, Session::depth> writes{};  // the last write from each chunk
+    Progress progress{source.size().value_or(0), show_progress};
+    Crc32c checksum;
+    std::span<std::byte> chunk;
+    std::uint64_t sent = 0;
+    std::uint64_t flushed = 0;
+    // Writes the chunk's bytes up to `end`.
+    const auto write = [&](std::size_t end) -> Outcome<> {
+        const auto bytes = chunk.first(end).subspan(sent % Session::chunk_size);
+        if (bytes.size() > session.offer().capacity - sent) {
+            return too_large(source, session);
+        }
+        if (!bytes.empty()) {
+            TRY(make_room(session, source, sent + bytes.size()));
+            checksum.update(bytes);
+            writes.at(sent / Session::chunk_size % Session::depth) = TRY(session.write(sent, bytes));
+            sent += bytes.size();
+        }
+        return {};
+    };
+    const auto flush = [&]() -> Outcome<> {
+        const std::uint64_t begin = std::exchange(flushed, sent);
+        if (sent > begin) {
+            TRY(session.flush(begin, sent - begin));
+        }
+        return {};
+    };
+    // The push stores what a slow source has given meanwhile, because the server ends a push that stores
+    // nothing.
+    const auto waiting = [&](std::size_t got) -> Outcome<> {
+        TRY(write(got));
+        TRY(flush());
+        TRY(session.keep_alive());
+        return interrupted() ? failed("interrupted") : session.wait_for_all();
+    };
+    std::uint64_t interval = Session::chunk_size;
+    for (bool ended = false; !ended;) {
+        chunk = session.chunk(sent, sent + Session::chunk_size);
+        TRY(session.wait_for(writes.at(sent / Session::chunk_size % Session::depth)));
+        const std::size_t got = TRY(source.read(chunk, waiting));
+        ended = got < chunk.size();
+        TRY(write(got));
+        if (ended || sent - flushed >= interval) {
+            TRY(flush());
+            interval = next_interval(session, interval);
+        }
+        TRY(session.keep_alive());
+        progress.update(sent);
+    }
+    content.length = sent;
+    content.checksum = checksum.value();
+    return session.wait_for_all();
+}
+
+// Returns why the content must not be committed; empty when it may.
+Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptions &options) {
+    if (!options.min_size.empty() && length < TRY(parse_size(options.min_size))) {
+        return failed("{}: has {} bytes (expected at least {}: --min-size)", source.name(), length,
+                      options.min_size);
+    }
+    if (length == 0 && !source.size() && !options.allow_empty) {
+        return failed("{}: has no bytes (expected --allow-empty when that is meant)", source.name());
+    }
+    return {};
+}
+
+Outcome<Content> send(Session &session, Source &source, const PushOptions &options) {
+    Content content{session.offer().sequence, 0, 0};
+    if (source.size()) {
+        TRY(check_size(source, *source.size(), options));
+    }
+    TRY(send_content(session, source, content, !options.json));
+    TRY(source.check_unchanged(content.length));
+    const auto waiting = [&session](std::size_t) -> Outcome<> {
+        TRY(session.keep_alive());
+        return interrupted() ? failed("interrupted") : Outcome<>{};
+    };
+    TRY(source.finish(waiting));
+    TRY(check_size(source, content.length, options));
+    return content;
+}
+
+// Has the server commit the content; only this changes what the store has.
+Outcome<> commit(Session &session, const Content &content, const PushOptions &options) {
+    const auto unknown = [&](const std::string &text) {
+        return std::unexpected{
+            Failure{fmt::format("{}; the server has the old content or the new, which is content {}, {}",
+                                text, content.sequence, checksum_text(content.checksum)),
+                    Exit::Unknown, content.sequence, content.checksum}};
+    };
+    const auto answer = session.commit(content.length, content.checksum, options.label);
+    if (!answer) {
+        return unknown(answer.error().text);
+    }
+    switch (answer->verdict) {
+        case Verdict::Done:
+            return {};
+        case Verdict::Different:
+            return failed(Exit::NotCommitted,
+                          "{}: the bytes that arrived there have another checksum than those that were sent; "
+                          "nothing was committed",
+                          options.address);
+        case Verdict::NotDurable:
+            return failed(Exit::NotCommitted,
+                          "{}: the server could not make the data durable: {}; nothing was committed",
+                          options.address, errno_text(answer->error));
+        case Verdict::Unknown:
+        case Verdict::Ended:  // a session takes this and the next as failures
+        case Verdict::NoRoom:
+            break;
+    }
+    return unknown(fmt::format("{}: the server could not make the commit durable: {}", options.address,
+                               errno_text(answer->error)));
+}
+
+// Returns whether the data is durable, and by what means, as text.
+std::string durable_text(Durability durability) {
+    switch (durability) {
+        case Durability::PageCache:
+            return "yes (written to storage by msync)";
+        case Durability::Dax:
+            return "yes (in persistent memory)";
+        case Durability::None:
+            break;
+    }
+    return "NO: the server's store is volatile";
+}
+
+void print_summary(const TransferOptions &options, const Session &session, const Content &content,
+                   double seconds) {
+    const bool durable = session.offer().durability != Durability::None;
+    const std::string memory = durability_text(session.offer().durability);
+    const double p50 = percentile(session.flush_seconds(), 0.5);
+    const double p99 = percentile(session.flush_seconds(), 0.99);
+    const std::size_t flushes = session.flush_seconds().size();
+    Summary summary;
+    summary.add_json("command", "push");
+    add_to_summary(summary, options, session, content, seconds);
+    summary.add_json("flushes", flushes);
+    summary.add_json("flush_p50_seconds", p50);
+    summary.add_json("flush_p99_seconds", p99);
+    summary.add_text("flush", flushes == 0 ? "none"
+                                           : fmt::format("p50 {}, p99 {} ({} {})", format_seconds(p50),
+                                                         format_seconds(p99), flushes,
+                                                         flushes == 1 ? "flush" : "flushes"));
+    summary.add_json("memory", memory);
+    summary.add("durable", durable, durable_text(session.offer().durability));
+    summary.print(options.json);
+}
+
+// Refuses a server whose newest content is another than the one that is expected. No other push commits
+// while this one is under way.
+Outcome<> check_sequence(const Session &session, const PushOptions &options) {
+    const std::uint64_t newest = session.offer().sequence - 1;
+    if (options.if_sequence && *options.if_sequence != newest) {
+        return failed(Exit::Refused, "{}: the newest content is {} (expected {}: --if-sequence)",
+                      options.address, newest, *options.if_sequence);
+    }
+    return {};
+}
+
+Outcome<> push(const PushOptions &options) {
+    const Where where = TRY(parse_where(options.address));
+    if (!options.min_size.empty()) {
+        TRY(parse_size(options.min_size));
+    }
+    Source source = TRY(options.program.empty() ? Source::open(options.file) : Source::run(options.program));
+    end_waits_on_signals();
+    const auto session = TRY(open_push(where, options));
+    TRY(check_sequence(*session, options));
+    if (source.size() && *source.size() > session->offer().capacity) {
+        return too_large(source, *session);
+    }
+    const auto begin = Session::Clock::now();
+    const auto content = send(*session, source, options);
+    if (!content) {
+        const Exit exit = content.error().exit == Exit::Refused ? Exit::Refused : Exit::NotCommitted;
+        return failed(exit, "{}; nothing was committed", content.error().text);
+    }
+    TRY(commit(*session, *content, options));
+    const std::chrono::duration<double> took = Session::Clock::now() - begin;
+    session->close();
+    print_summary(options, *session, *content, took.count());
+    return {};
+}
+
+}  // namespace
+
+Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options) {
+    constexpr auto busy_interval = std::chrono::milliseconds{50};
+    const Hello hello{.version = protocol_version, .mode = Mode::Push, .name = name_of(where)};
+    const auto deadline = Session::Clock::now() + std::chrono::duration_cast<Session::Clock::duration>(
+                                                      std::chrono::duration<double>{options.wait_seconds});
+    while (true) {
+        auto session = TRY(Session::open(where.address, hello, options.timeout_seconds));
+        if (session->offer().status == Status::Ok) {
+            return session;
+        }
+        if (interrupted() || Session::Clock::now() > deadline) {
+            return failed(Exit::Busy, "{}: {} (expected one push at a time)", options.address,
+                          session->offer().reason);
+        }
+        std::this_thread::sleep_for(busy_interval);
+    }
+}
+
+void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) {
+    auto options = std::make_shared<PushOptions>();
+    CLI::App *command =
+        add_transfer(app, chosen, "push", "Replicate a file into a served store, durably", options, push);
+    command->add_option("FILE", options->file, "The file; - is standard input; none with --run")->required();
+    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+    add_wait(*command, *options);
+    command->add_option("--label", options->label, "A text that rpma list shows beside the content")
+        ->type_name("TEXT")
+        ->check(check_label);
+    command
+        ->add_option("--if-sequence", options->if_sequence,
+                     "Push only when the newest content has this sequence; 0 stands for no content")
+        ->type_name("NUMBER");
+    command->add_option("--min-size", options->min_size, "Commit only a content of at least this many bytes")
+        ->type_name("SIZE");
+    command->add_flag("--allow-empty", options->allow_empty,
+                      "Commit also when standard input, or the program, gave no bytes");
+    command->add_flag(
+        "--run", options->runs,
+        "The words behind this option are a program, whose output is committed if it ends with 0");
+    options->program = std::move(program);
+    command->parse_complete_callback([options] {
+        if (options->runs && options->program.empty()) {
+            throw CLI::RequiredError("A program behind --run");
+        }
+    });
+}
+
+}  // namespace cli

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/source: reads the content of a push.
+#include "cli/transfer/source.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "base/clock.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr std::chrono::milliseconds wait{1000};
+
+}  // namespace
+
+// Opens without blocking, in case the file is a FIFO, which is refused afterwards.
+Outcome<Source> Source::open(const std::string &path) {
+    Source source;
+    source.name_ = path;
+    if (path == "-") {
+        source.name_ = "standard input";
+        source.fd_ = base::Fd::borrowed(STDIN_FILENO);
+        source.is_stream_ = true;
+        return source;
+    }
+    source.fd_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (!source.fd_ || fstat(source.fd_.get(), &source.status_) != 0) {
+        return failed("{}: cannot open: {}", path, errno_text(errno));
+    }
+    if (!S_ISREG(source.status_.st_mode)) {
+        return failed("{}: expected a regular file, or - for standard input", path);
+    }
+    return source;
+}
+
+Outcome<Source> Source::run(const std::vector<std::string> &program) {
+    Source source;
+    source.name_ = program.front();
+    source.is_stream_ = true;
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+        return failed("{}: cannot run it: {}", source.name_, errno_text(errno));
+    }
+    source.fd_.reset(ends[0]);
+    const base::Fd output{ends[1]};
+    std::vector<char *> words;
+    words.reserve(program.size() + 1);
+    for (const std::string &word : program) {
+        words.push_back(const_cast<char *>(word.c_str()));
+    }
+    words.push_back(nullptr);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);  // main() ignores it and the next
+    sigaddset(&signals, SIGXFSZ);
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
+    posix_spawnattr_setsigdefault(&attributes, &signals);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    pid_t pid = 0;
+    const int error = posix_spawnp(&pid, words.front(), &actions, &attributes, words.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0) {
+        return failed(error == ENOENT ? Exit::NotFound : Exit::NotExecutable, "{}: cannot run it: {}",
+                      source.name_, errno_text(error));
+    }
+    source.program_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!source.program_) {
+        return failed("{}: cannot wait for it: {}", source.name_, errno_text(errno));
+    }
+    return source;
+}
+
+Outcome<> Source::finish(const Waiting &waiting) {
+    if (!program_) {
+        return {};
+    }
+    pollfd ended{program_.get(), POLLIN, 0};
+    while (poll(&ended, 1, wait.count()) <= 0) {
+        TRY(waiting(0));
+    }
+    siginfo_t how{};
+    if (waitid(P_PIDFD, static_cast<id_t>(program_.get()), &how, WEXITED) != 0) {
+        return failed("{}: cannot wait for it: {}", name_, errno_text(errno));
+    }
+    if (how.si_code != CLD_EXITED || how.si_status != 0) {
+        return failed("{}: ended {} {} (expected 0)", name_, how.si_code == CLD_EXITED ? "with" : "by signal",
+                      how.si_status);
+    }
+    return {};
+}
+
+std::optional<std::uint64_t> Source::size() const {
+    return is_stream_ ? std::nullopt : std::optional{static_cast<std::uint64_t>(status_.st_size)};
+}
+
+Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) const {
+    std::size_t done = 0;
+    auto told = base::Clock::now();
+    while (done < bytes.size()) {
+        pollfd readable{fd_.get(), POLLIN, 0};
+        if (is_stream_ && (poll(&readable, 1, wait.count()) <= 0 || base::Clock::now() - told > wait)) {
+            TRY(waiting(done));
+            told = base::Clock::now();
+            continue;
+        }
+        const auto rest = bytes.subspan(done);
+        const ssize_t got = ::read(fd_.get(), rest.data(), rest.size());
+        if (got < 0 && errno != EINTR && errno != EAGAIN) {
+            return failed("{}: cannot read: {}", name_, errno_text(errno));
+        }
+        if (got == 0) {
+            break;
+        }
+        done += got > 0 ? static_cast<std::size_t>(got) : 0;
+    }
+    return done;
+}
+
+Outcome<> Source::check_unchanged(std::uint64_t length) const {
+    if (is_stream_) {
+        return {};
+    }
+    const auto same = [](const timespec &left, const timespec &right) {
+        return left.tv_sec == right.tv_sec && left.tv_nsec == right.tv_nsec;
+    };
+    struct stat now{};
+    if (fstat(fd_.get(), &now) != 0 || now.st_size != status_.st_size ||
+        std::cmp_not_equal(length, status_.st_size) || !same(now.st_mtim, status_.st_mtim) ||
+        !same(now.st_ctim, status_.st_ctim)) {
+        return failed("{}: changed while it was read (expected it to stay the same)", name_);
+    }
+    return {};
+}
+
+}  // namespace cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/source: the source of a push: a file, which must not change meanwhile, standard input, or the
+// output of a program.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/failure.hpp"
+
+namespace cli {
+
+// It is read once from its beginning to its end, with plain reads, because a mapping would end the process
+// when the file is truncated. One thread uses it.
+class Source {
+public:
+    // It is called at intervals while a stream gives fewer bytes than are wanted, with the number that it
+    // gave.
+    using Waiting = std::function<Outcome<>(std::size_t)>;
+
+    // Opens a regular file, or standard input when the path is `-`.
+    [[nodiscard]] static Outcome<Source> open(const std::string &path);
+
+    // Starts a program, whose standard output is read.
+    [[nodiscard]] static Outcome<Source> run(const std::vector<std::string> &program);
+
+    [[nodiscard]] const std::string &name() const { return name_; }
+    // Returns the size; none for a stream that has not ended.
+    [[nodiscard]] std::optional<std::uint64_t> size() const;
+
+    // Reads the next bytes, as many as fit. It reads fewer only at the end.
+    [[nodiscard]] Outcome<std::size_t> read(std::span<std::byte> bytes, const Waiting &waiting) const;
+
+    // Fails when a file's size or times have changed since open, or its length is not `length`.
+    [[nodiscard]] Outcome<> check_unchanged(std::uint64_t length) const;
+
+    // Waits for the program, after its last byte, and fails when it did not end with 0.
+    [[nodiscard]] Outcome<> finish(const Waiting &waiting);
+
+private:
+    std::string name_;
+    base::Fd fd_;
+    bool is_stream_ = false;
+    base::Fd program_;  // a descriptor of its process (pidfd_open(2)); empty without a program
+    struct stat status_{};
+};
+
+}  // namespace cli

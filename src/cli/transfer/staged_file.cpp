@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/staged_file: makes a file without a name and gives it one, or uses a temporary name and
+// rename.
+#include "cli/transfer/staged_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <random>
+
+namespace cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path folder_of(const fs::path &path) {
+    return path.has_parent_path() ? path.parent_path() : fs::path{"."};
+}
+
+}  // namespace
+
+// The name has 64 random bits, so that a second try is not needed.
+fs::path StagedFile::hidden_name() const {
+    std::random_device random;
+    const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
+    return folder_of(path_) / fmt::format(".{}.{:016x}", path_.filename().string(), bits);
+}
+
+Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Until until) {
+    StagedFile file;
+    std::error_code none;
+    file.path_ = fs::is_symlink(path, none) ? fs::weakly_canonical(path, none) : path;
+    if (!file.path_.has_filename()) {
+        return failed("{}: expected the name of a file", path.string());
+    }
+    // The file gets its name through /proc.
+    if (until == Until::Unnamed && fs::exists("/proc/self/fd", none)) {
+        file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
+    }
+    if (!file.fd_) {
+        const fs::path name = file.hidden_name();
+        file.fd_.reset(open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode));
+        if (!file.fd_) {
+            return failed("{}: cannot create a file in {}: {}", path.string(), folder_of(file.path_).string(),
+                          errno_text(errno));
+        }
+        file.temporary_ = name;
+    }
+    return file;
+}
+
+StagedFile::StagedFile(StagedFile &&other) noexcept
+    : fd_{std::move(other.fd_)},
+      path_{std::move(other.path_)},
+      temporary_{std::exchange(other.temporary_, {})} {}
+
+StagedFile::~StagedFile() {
+    if (!temporary_.empty()) {
+        unlink(temporary_.c_str());
+    }
+}
+
+// Returns 0 or an errno value.
+int StagedFile::link(const fs::path &name) const {
+    const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
+    return linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+// Works as link(), but replaces an existing file in one step; for that the new file has a temporary name for
+// an instant.
+int StagedFile::rename() {
+    if (temporary_.empty()) {
+        const int error = link(path_);
+        if (error != EEXIST) {
+            return error;
+        }
+        const fs::path name = hidden_name();
+        if (const int hidden = link(name); hidden != 0) {
+            return hidden;
+        }
+        temporary_ = name;
+    }
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+        return errno;
+    }
+    temporary_.clear();
+    return 0;
+}
+
+Outcome<> StagedFile::publish() {
+    if (fsync(fd_.get()) != 0) {
+        return failed("{}: cannot make it durable: {}", path_.string(), errno_text(errno));
+    }
+    if (const int error = rename(); error != 0) {
+        return failed("{}: cannot create: {}", path_.string(), errno_text(error));
+    }
+    const base::Fd folder{open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!folder || fsync(folder.get()) != 0) {
+        return failed("{}: cannot make its name durable: {}", path_.string(), errno_text(errno));
+    }
+    return {};
+}
+
+}  // namespace cli

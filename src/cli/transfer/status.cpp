@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/transfer/status: `rpma status` asks a server for its contents and its clients.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/arguments.hpp"
+#include "cli/checksum.hpp"
+#include "cli/commands.hpp"
+#include "cli/protocol/health.hpp"
+#include "cli/report.hpp"
+#include "cli/transfer/session.hpp"
+
+namespace cli {
+
+namespace {
+
+nlohmann::json or_null(const std::string &text) {
+    return text.empty() ? nlohmann::json{} : nlohmann::json{text};
+}
+
+struct StatusOptions {
+    std::string address;
+    double timeout_seconds = 30;
+    bool json = false;
+};
+
+// Returns why the server is sick, for people; empty when it is not.
+std::string why_sick(const Health &health) {
+    if (health.reasons.empty()) {
+        return {};
+    }
+    const std::size_t more = health.reasons.size() - 1;
+    const std::string text = health.reasons.front().sentence();
+    return shown(text) + (more == 0 ? "" : fmt::format("; and {} more", more));
+}
+
+void add_pushes(const Health &health, Summary &summary) {
+    nlohmann::json pushes = nlohmann::json::array();
+    std::string text;
+    for (const Pushing &push : health.pushes) {
+        pushes.push_back({{"name", push.name},
+                          {"host", push.host},
+                          {"identity", or_null(push.identity)},
+                          {"seconds", push.seconds}});
+        text += fmt::format("{}{} from {} for {} seconds", text.empty() ? "" : ", ", shown(push.name),
+                            shown(push.host), push.seconds);
+    }
+    summary.add("pushes", pushes, text.empty() ? "none under way" : text);
+}
+
+void add_last(const Listed &last, Summary &summary) {
+    if (last.sequence == 0) {
+        summary.add("last", nullptr, "no commit yet");
+        return;
+    }
+    const Note &note = last.note;
+    const nlohmann::json commit = {{"name", last.name},
+                                   {"sequence", last.sequence},
+                                   {"bytes", note.length},
+                                   {"checksum", checksum_text(note.checksum)},
+                                   {"time", note.time},
+                                   {"host", note.host},
+                                   {"identity", or_null(note.identity)}};
+    const std::string who =
+        note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
+    summary.add("last", commit,
+                fmt::format("{}: content {}, {} bytes, {}, from {}, {}", shown(last.name), last.sequence,
+                            note.length, checksum_text(note.checksum), shown(who), shown(note.time)));
+}
+
+void print_status(const StatusOptions &options, const Health &health) {
+    Summary summary;
+    summary.add_json("command", "status");
+    summary.add("address", options.address);
+    summary.add("version", health.version, shown(health.version));
+    summary.add_text("uptime", fmt::format("{} seconds", health.uptime_seconds));
+    summary.add_json("uptime_seconds", health.uptime_seconds);
+    summary.add_text("holds", fmt::format("{} {}, {} bytes (rpma list)", health.names,
+                                          health.names == 1 ? "name" : "names", health.bytes));
+    summary.add_json("names", health.names);
+    summary.add_json("contents", health.contents);
+    summary.add_json("bytes", health.bytes);
+    summary.add("capacity", health.capacity, fmt::format("contents of up to {} bytes", health.capacity));
+    summary.add_text("room", fmt::format("{} bytes for the next push", health.free_bytes));
+    summary.add_json("free_bytes", health.free_bytes);
+    summary.add(
+        "memory", health.memory,
+        fmt::format("{}{}", shown(health.memory), health.durable ? "" : ": pushed content may be lost"));
+    summary.add_json("durable", health.durable);
+    summary.add("clients", health.clients, std::to_string(health.clients));
+    add_pushes(health, summary);
+    add_last(health.last, summary);
+    nlohmann::json reasons = nlohmann::json::array();
+    for (const Reason &reason : health.reasons) {
+        reasons.push_back({{"kind", reason.kind},
+                           {"name", or_null(reason.name)},
+                           {"sequence", reason.sequence},
+                           {"text", reason.sentence()}});
+    }
+    summary.add_json("reasons", reasons);
+    const std::string why = why_sick(health);
+    summary.add("storage", why.empty() ? "ok" : why);
+    summary.print(options.json);
+}
+
+// A server that answers may still be sick, which a monitor learns from the exit status.
+Outcome<> status(const StatusOptions &options) {
+    const Address address = TRY(parse_address(options.address));
+    end_waits_on_signals();
+    const auto session = TRY(
+        Session::open(address, {.version = protocol_version, .mode = Mode::Status}, options.timeout_seconds));
+    const auto health = decode_health(TRY(session->look()));
+    if (!health) {
+        return failed("{}: {}", options.address, health.error().text);
+    }
+    session->close();
+    print_status(options, *health);
+    const std::string why = why_sick(*health);
+    return why.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, why);
+}
+
+}  // namespace
+
+void add_status(CLI::App &app, Command &chosen) {
+    auto options = std::make_shared<StatusOptions>();
+    CLI::App *command = app.add_subcommand("status", "Ask a server for its contents and its clients");
+    command->add_option("ADDRESS[:PORT]", options->address, where_served)->required();
+    command
+        ->add_option("--timeout", options->timeout_seconds,
+                     "Give up after this many seconds without an answer")
+        ->check(number_between(0.1, 3600), "0.1 to 3600")
+        ->capture_default_str();
+    add_tls(*command);
+    command->add_flag("--json", options->json, "Print JSON");
+    command->callback([options, &chosen] { chosen = [options] { return status(*options); }; });
+}
+
+}  // namespace cli
