@@ -13,16 +13,17 @@ base:
 persist:
 soft/wire:
 soft/link:     persist
+soft/tls:      soft/link persist
 soft/ground:    softrdma.h rdma
 soft/progress:  soft/ground soft/link persist
 soft/memory:    soft/ground soft/wire persist softrdma.h rdma
-soft/device:    soft/ground soft/memory rdma
+soft/device:    soft/ground soft/tls soft/memory rdma
 soft/queues:    soft/ground soft/wire soft/memory soft/progress soft/device softrdma.h rdma
 soft/transport: soft/ground soft/link soft/wire soft/memory soft/progress soft/queues persist softrdma.h rdma
 soft/connected: soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport persist softrdma.h rdma
 soft/datagram:  soft/ground soft/wire soft/memory soft/progress soft/device soft/queues persist softrdma.h rdma
-soft/cm:        soft/ground soft/link soft/wire soft/memory soft/progress soft/device soft/queues soft/transport soft/connected soft/datagram softrdma.h rdma
-soft/api:       soft/ground soft/wire soft/memory soft/progress soft/device soft/queues soft/connected soft/datagram soft/cm persist softrdma.h rdma
+soft/cm:        soft/ground soft/link soft/tls soft/wire soft/memory soft/progress soft/device soft/queues soft/transport soft/connected soft/datagram softrdma.h rdma
+soft/api:       soft/ground soft/tls soft/wire soft/memory soft/progress soft/device soft/queues soft/connected soft/datagram soft/cm persist softrdma.h rdma
 registry:
 verbs:          softrdma.h rdma
 verbs_preload:  registry softrdma.h rdma

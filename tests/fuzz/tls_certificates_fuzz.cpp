@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "choices.hpp"
-#include "soft/ground/tls_certificates.hpp"
+#include "soft/tls/tls_certificates.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 
 #include "base/log.hpp"
 #include "choices.hpp"
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/tls_keys.hpp"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include "soft/api/made.hpp"
 #include "soft/cm/cm.hpp"
 #include "soft/cm/tcp_id.hpp"
-#include "soft/cm/tls_reading.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/environment.hpp"
+#include "soft/tls/tls_reading.hpp"
 #include "softrdma.h"
 
 namespace {

@@ -15,7 +15,6 @@
 #include "base/log.hpp"
 #include "soft/cm/number_port.hpp"
 #include "soft/cm/rejection.hpp"
-#include "soft/cm/tls_start.hpp"
 #include "soft/cm/wanted.hpp"
 #include "soft/datagram/socket.hpp"
 #include "soft/device/device.hpp"
@@ -23,6 +22,7 @@
 #include "soft/ground/interfaces.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/link/multipath_link.hpp"
+#include "soft/tls/tls_start.hpp"
 
 namespace soft {
 
@@ -231,16 +231,9 @@ void ByNumber::attempt_failed() {
     }
 }
 
-SecretFor ByNumber::secret_of(const Link &link) const {
-    if (!tls_of_new_ids()->is_required()) {
-        return {};
-    }
-    return [&link](std::string_view about) { return link.secret(about); };
-}
-
 bool ByNumber::offers_memory(Handshake &handshake) {
     assert_held();
-    if (meeting_ && !meeting_->offer(secret_of(handshake.link()), *queue_pair_.group())) {
+    if (meeting_ && !meeting_->offer(secrets_of(handshake.link()), *queue_pair_.group())) {
         meeting_.reset();
     }
     return meeting_ != nullptr;
@@ -309,7 +302,7 @@ void ByNumber::answer(Handshake &handshake, const wire::MpaFrame &request) {
     std::unique_ptr<Link> link = handshake.take_link();
     const tcp::Address &peer = handshake.peer();
     const bool crc = request.crc || crc_wanted(*tls_of_new_ids());
-    auto rings = request.same_host ? meet(tcp::local_address(link->descriptor()), peer, secret_of(*link),
+    auto rings = request.same_host ? meet(tcp::local_address(link->descriptor()), peer, secrets_of(*link),
                                           *queue_pair_.group())
                                    : std::nullopt;
     const wire::MpaFrame reply{.role = wire::MpaRole::Reply,

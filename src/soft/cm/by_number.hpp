@@ -102,7 +102,6 @@ private:
     void end_attempt() REQUIRES(group_->mutex());
     void attempt_failed() REQUIRES(group_->mutex());
     void answer(Handshake &handshake, const wire::MpaFrame &request) REQUIRES(group_->mutex());
-    [[nodiscard]] SecretFor secret_of(const Link &link) const;
     [[nodiscard]] ConnectionParameters parameters(bool initiator, bool crc) const;
 
     QueuePair &queue_pair_;

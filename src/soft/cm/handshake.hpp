@@ -13,10 +13,10 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
-#include "soft/cm/tls_start.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/progress.hpp"
+#include "soft/tls/tls_start.hpp"
 #include "soft/wire/mpa.hpp"
 
 namespace soft {

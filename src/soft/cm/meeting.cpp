@@ -34,7 +34,7 @@ constexpr std::string_view version = "softrdma rings 3";
 constexpr std::string_view begin_of_name = "softrdma3";
 
 // A secret has a part for the name, one for the greeting, and one for the password.
-constexpr std::size_t part_bytes = sizeof(Link::Secret) / 3;
+constexpr std::size_t part_bytes = sizeof(TlsLink::Secret) / 3;
 static_assert(part_bytes == sizeof(SharedRings::Password));
 constexpr std::size_t most_greeting_bytes = version.size() + part_bytes;
 
@@ -203,6 +203,14 @@ constexpr const char *no_secret = "OpenSSL gives the two ends no secret, or the 
 
 }  // namespace
 
+SecretFor secrets_of(Link &link) {
+    const TlsLink *const secure = link.tls();
+    if (secure == nullptr) {
+        return {};
+    }
+    return [secure](std::string_view context) { return secure->secret(context); };
+}
+
 std::unique_ptr<Meeting> Meeting::begin(const tcp::Address &here, const tcp::Address &there) {
     if (!may_meet(here, there)) {
         return nullptr;
@@ -317,10 +325,9 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
 }
 
 std::unique_ptr<Link> through_memory(SharedRings rings, std::unique_ptr<Link> met_on) {
-    auto below = met_on->take_below();
-    const bool was_secure = below != nullptr;
-    return std::make_unique<MemoryLink>(std::move(rings), was_secure ? std::move(below) : std::move(met_on),
-                                        was_secure);
+    TlsLink *const secure = met_on->tls();
+    std::unique_ptr<Link> below = secure != nullptr ? secure->take_below() : std::move(met_on);
+    return std::make_unique<MemoryLink>(std::move(rings), std::move(below), secure != nullptr);
 }
 
 }  // namespace soft

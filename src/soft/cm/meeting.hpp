@@ -37,11 +37,14 @@
 #include "soft/link/link.hpp"
 #include "soft/link/shared_rings.hpp"
 #include "soft/progress/progress.hpp"
+#include "soft/tls/tls_link.hpp"
 
 namespace soft {
 
 // Returns the secret that the two ends of a connection have for this context. It is empty without TLS.
-using SecretFor = std::function<std::optional<Link::Secret>(std::string_view context)>;
+using SecretFor = std::function<std::optional<TlsLink::Secret>(std::string_view context)>;
+// Returns the secrets of the connection on this link, which outlives them.
+[[nodiscard]] SecretFor secrets_of(Link &link);
 
 // The words by which the two ends of one meeting know each other.
 struct Watchwords {

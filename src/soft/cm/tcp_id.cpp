@@ -8,7 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 namespace soft {
 
@@ -104,13 +104,6 @@ base::Result<TcpId::HeldQueuePair> TcpId::choose_queue_pair(std::uint32_t number
         return base::failure(EINVAL);
     }
     return chosen;
-}
-
-SecretFor TcpId::secret_of(const Link &link) const {
-    if (!tls_->is_required()) {
-        return {};
-    }
-    return [&link](std::string_view about) { return link.secret(about); };
 }
 
 base::Result<void> TcpId::disconnect_when_sent() {

@@ -95,7 +95,6 @@ private:
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(TcpId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
-    [[nodiscard]] SecretFor secret_of(const Link &link) const;
     [[nodiscard]] base::Result<std::unique_ptr<Link>> accepted_link(Handshake &handshake,
                                                                     const wire::MpaFrame &reply);
     void rejected(const Handshake &handshake, const wire::MpaFrame &reply);

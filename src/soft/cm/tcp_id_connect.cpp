@@ -163,7 +163,7 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
 // The queue pair may be gone by now; then the reply finds none either.
 bool TcpId::offers_memory(Handshake &handshake) {
     const HeldQueuePair chosen = queue_pair();
-    if (meeting_ && !(chosen && meeting_->offer(secret_of(handshake.link()), *chosen->group()))) {
+    if (meeting_ && !(chosen && meeting_->offer(secrets_of(handshake.link()), *chosen->group()))) {
         meeting_.reset();
     }
     return meeting_ != nullptr;

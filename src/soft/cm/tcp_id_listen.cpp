@@ -14,8 +14,8 @@
 #include "base/log.hpp"
 #include "soft/cm/rejection.hpp"
 #include "soft/cm/tcp_id.hpp"
-#include "soft/cm/tls_start.hpp"
 #include "soft/cm/wanted.hpp"
+#include "soft/tls/tls_start.hpp"
 
 namespace soft {
 

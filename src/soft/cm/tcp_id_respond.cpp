@@ -47,7 +47,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    auto rings = request_.same_host ? meet(tcp::local_address(link_->descriptor()), peer(), secret_of(*link_),
+    auto rings = request_.same_host ? meet(tcp::local_address(link_->descriptor()), peer(), secrets_of(*link_),
                                            *(*connected)->group())
                                     : std::nullopt;
     const wire::MpaFrame reply{

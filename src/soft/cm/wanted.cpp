@@ -14,6 +14,10 @@ bool crc_wanted(const base::TlsAsked &tls) {
     return crc_of_environment().value_or(false) && !tls.is_required();
 }
 
+base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group) {
+    return asked.is_required() ? group.allow_nudges() : base::Result<void>{};
+}
+
 base::Result<rdma_conn_param> wanted_parameters(const rdma_conn_param *given) {
     rdma_conn_param wanted{};
     wanted.responder_resources = RDMA_MAX_RESP_RES;

@@ -21,8 +21,8 @@
 #include "soft/ground/faults.hpp"
 #include "soft/ground/interfaces.hpp"
 #include "soft/ground/limits.hpp"
-#include "soft/ground/tls_certificates.hpp"
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/tls_certificates.hpp"
+#include "soft/tls/tls_keys.hpp"
 
 namespace soft {
 

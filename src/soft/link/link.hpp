@@ -42,6 +42,8 @@ struct Interest {
     friend bool operator==(const Interest &, const Interest &) = default;
 };
 
+class TlsLink;  // soft/tls
+
 class Link {
 public:
     Link() = default;
@@ -138,17 +140,8 @@ public:
     [[nodiscard]] virtual std::optional<std::size_t> paths() const { return std::nullopt; }
     // Makes the link full when this many bytes wait here until the peer has room.
     virtual void limit_unsent(std::size_t bytes) = 0;
-    // Returns the number of the alert with which the peer of a link of TLS has ended it; none when it has
-    // not.
-    [[nodiscard]] virtual std::optional<int> alert() const { return std::nullopt; }
-    // Returns bytes that the two ends of a link of TLS know if both ask with this context, and nobody else. A
-    // link without TLS has none.
-    using Secret = std::array<std::byte, 48>;
-    [[nodiscard]] virtual std::optional<Secret> secret(std::string_view /*context*/) const {
-        return std::nullopt;
-    }
-    // Takes the link below one of TLS, for ends that continue without TLS; null when there is none.
-    [[nodiscard]] virtual std::unique_ptr<Link> take_below() { return nullptr; }
+    // Returns this link if it is one of TLS; its users ask it for what only TLS has.
+    [[nodiscard]] virtual TlsLink *tls() { return nullptr; }
     // Memory that the users of the two ends share, if the link goes through memory. It is all zero at first.
     // Each end writes its own piece, and reads the peer's, which may have any content. The pieces last as
     // long as the link, and have the alignment of a cache line.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/tls_link: what is TLS's own, beyond the contract that every link keeps.
+// soft/tls/tls_link: what is TLS's own, beyond the contract that every link keeps.
 #include <openssl/err.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 #include "../../shared_key.hpp"
 

@@ -2,7 +2,7 @@
 // The two ends of a TLS link in this process, with one key for both.
 #pragma once
 
-#include "soft/link/tls_link.hpp"
+#include "soft/tls/tls_link.hpp"
 
 // Last, as it wants.
 #include "contract.hpp"

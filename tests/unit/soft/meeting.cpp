@@ -464,8 +464,8 @@ void false_greetings_make_no_link(void **) {
 // ---- with TLS ----
 
 // The bytes 0, 1, 2 ... of a secret, of which the name tells the first third.
-constexpr soft::Link::Secret secret_of_test = [] {
-    soft::Link::Secret secret{};
+constexpr soft::TlsLink::Secret secret_of_test = [] {
+    soft::TlsLink::Secret secret{};
     for (std::size_t i = 0; i < secret.size(); ++i) {
         secret[i] = static_cast<std::byte>(i);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_start: a device that has to use TLS, and peers that speak it, speak it wrongly, or do not speak
-// it, each as client and as server. Every refusal has its errno and its line of log, and nothing reaches the
-// program.
+// soft/tls/tls_start: a device that has to use TLS, and peers that speak it, speak it wrongly, or do not
+// speak it, each as client and as server. Every refusal has its errno and its line of log, and nothing
+// reaches the program.
 #include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>

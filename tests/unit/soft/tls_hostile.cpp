@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/parts.hpp"
-#include "soft/cm/tls_start.hpp"
 #include "soft/ground/environment.hpp"
-#include "soft/link/tls_link.hpp"
+#include "soft/tls/tls_link.hpp"
+#include "soft/tls/tls_start.hpp"
 
 #include "../../wire.hpp"
 #include "dice.hpp"

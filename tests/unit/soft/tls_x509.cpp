@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/certificate_proof: a device that has a certificate, and peers with certificates that are right,
+// soft/tls/certificate_proof: a device that has a certificate, and peers with certificates that are right,
 // wrong or missing, each as client and as server. Every refusal has its errno and its line of log on the side
 // that refuses and on the side that is refused, and nothing reaches the program.
 #include <openssl/ssl.h>

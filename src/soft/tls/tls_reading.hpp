@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_reading: the files of TLS for one question about several peers, each file read once.
+// soft/tls/tls_reading: the files of TLS for one question about several peers, each file read once.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 #include "base/result.hpp"
 #include "base/tls.hpp"
-#include "soft/cm/own_certificates.hpp"
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/own_certificates.hpp"
+#include "soft/tls/tls_keys.hpp"
 
 namespace soft {
 

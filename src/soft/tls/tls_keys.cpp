@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/tls_keys.hpp"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "base/log.hpp"
-#include "soft/ground/tls_file.hpp"
+#include "soft/tls/tls_file.hpp"
 
 namespace soft {
 

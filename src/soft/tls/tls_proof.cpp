@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/tls_proof.hpp"
+#include "soft/tls/tls_proof.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 namespace soft {
 

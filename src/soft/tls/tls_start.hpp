@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_start: the handshake of TLS 1.3 on one link, with the proof that is asked for (tls_proof).
+// soft/tls/tls_start: the handshake of TLS 1.3 on one link, with the proof that is asked for (tls_proof).
 // No earlier version, no tickets and so no resumption and no early data are offered or accepted.
 #pragma once
+
+#include <sys/socket.h>
 
 #include <memory>
 #include <string>
 
-#include "soft/cm/tls_proof.hpp"
-#include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
-#include "soft/link/tls_session.hpp"
-#include "soft/progress/progress.hpp"
+#include "soft/tls/tls_proof.hpp"
+#include "soft/tls/tls_session.hpp"
 
 namespace soft {
 
@@ -19,7 +19,7 @@ public:
     using Side = TlsProof::Side;
 
     // The link outlives it, unless secured() takes the link. `peer` is the address that the link goes to.
-    TlsStart(Side side, base::SharedTls asked, Link &link, const tcp::Address &peer);
+    TlsStart(Side side, base::SharedTls asked, Link &link, const sockaddr_storage &peer);
     TlsStart(const TlsStart &) = delete;
     TlsStart &operator=(const TlsStart &) = delete;
     ~TlsStart() = default;
@@ -32,7 +32,7 @@ public:
     // The secure link has failed before the peer's first bytes. A server refuses a client's certificate when
     // the client has done the handshake already. Returns whether it was that, and so error() and text() say
     // why.
-    [[nodiscard]] bool is_refused(const Link &link);
+    [[nodiscard]] bool is_refused(Link &link);
     // Gives the proof away. It is the last call.
     [[nodiscard]] std::unique_ptr<TlsProof> take_proof() { return std::move(proof_); }
     // When it failed: the errno value for the program, and a text for a person. EACCES: the peer has not
@@ -54,10 +54,6 @@ private:
     std::unique_ptr<TlsProof> proof_;
     std::unique_ptr<TlsSession> session_;
 };
-
-// Prepares the group of a connection for a secure link, if TLS is asked for: it keeps bytes of which the
-// socket does not tell. Fails with EMFILE, ENFILE or ENOMEM.
-[[nodiscard]] base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group);
 
 // Reads the keys or the certificates of this host that are asked for, so that a program that listens learns
 // at its beginning that nobody will get in. Fails with EPROTONOSUPPORT, or as TlsKeys::read and

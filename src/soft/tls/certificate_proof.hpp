@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/certificate_proof: a handshake of TLS 1.3 in which both ends have certificates of a CA
+// soft/tls/certificate_proof: a handshake of TLS 1.3 in which both ends have certificates of a CA
 // (RPMA_TLS=x509:FILE). The identity of an end is the first name of DNS in its certificate. A server lets in
 // clients whose certificate is for clients (clientAuth) and has a name that FILE lists, if it lists any. A
 // client speaks to servers whose certificate is for servers (serverAuth), and has a name that FILE lists, or,
 // without a list, the address that it connects to.
 #pragma once
+
+#include <sys/socket.h>
 
 #include <openssl/x509.h>
 
@@ -12,16 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "soft/cm/own_certificates.hpp"
-#include "soft/cm/tls_proof.hpp"
-#include "soft/ground/tcp.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/own_certificates.hpp"
+#include "soft/tls/tls_proof.hpp"
 
 namespace soft {
 
 class CertificateProof final : public TlsProof {
 public:
-    CertificateProof(Side side, base::SharedTls asked, const tcp::Address &address)
+    CertificateProof(Side side, base::SharedTls asked, const sockaddr_storage &address)
         : TlsProof{side, std::move(asked)}, address_{address} {}
 
     [[nodiscard]] std::unique_ptr<SSL, SslFree> make() override;
@@ -50,7 +51,7 @@ private:
     void explain_alert(int alert);
     [[nodiscard]] Side other() const { return side_ == Side::Client ? Side::Server : Side::Client; }
 
-    const tcp::Address address_;  // the peer's
+    const sockaddr_storage address_;  // the peer's
     std::shared_ptr<const OwnCertificates> own_;
     // The peer's certificate, which is right, and those that came with it.
     CertificatePointer shown_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_file: reads the files of TLS that RPMA_TLS names. Such a file belongs to root or to the
+// soft/tls/tls_file: reads the files of TLS that RPMA_TLS names. Such a file belongs to root or to the
 // user of the process. Nobody else may write it, and nobody else may read one that has a secret.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/tls_session: one connection of TLS 1.3 over a link: OpenSSL's object, the bytes that it has
+// soft/tls/tls_session: one connection of TLS 1.3 over a link: OpenSSL's object, the bytes that it has
 // encrypted and the link has not taken, and the bytes that it has decrypted and nobody has taken. A session
 // is not thread-safe. It calls its link, from whichever thread calls the session.
 #pragma once

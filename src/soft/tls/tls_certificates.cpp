@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/ground/tls_certificates.hpp"
+#include "soft/tls/tls_certificates.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "base/log.hpp"
-#include "soft/ground/tls_file.hpp"
+#include "soft/tls/tls_file.hpp"
 
 namespace soft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/peer_certificate.hpp"
+#include "soft/tls/peer_certificate.hpp"
 
 #include <netinet/in.h>
 #include <openssl/x509v3.h>
@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "soft/ground/tls_certificates.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/tls_certificates.hpp"
 
 namespace soft {
 
@@ -47,7 +47,7 @@ std::vector<std::string> PeerCertificate::names() const {
     return found;
 }
 
-bool PeerCertificate::has_address(const tcp::Address &address) const {
+bool PeerCertificate::has_address(const sockaddr_storage &address) const {
     std::array<unsigned char, sizeof(in6_addr)> bytes{};
     std::size_t size = 0;
     if (address.ss_family == AF_INET) {

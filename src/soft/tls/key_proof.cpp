@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/key_proof.hpp"
+#include "soft/tls/key_proof.hpp"
 
 #include <cerrno>
 #include <new>
 #include <string_view>
 #include <utility>
 
-#include "soft/cm/tls_reading.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/tls_reading.hpp"
 
 namespace soft {
 

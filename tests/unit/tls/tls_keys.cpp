@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground: RPMA_TLS, and the file of keys that it names.
+// soft/tls/tls_keys: RPMA_TLS, and the file of keys that it names.
 #include <unistd.h>
 
 #include <cerrno>
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "soft/ground/environment.hpp"
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/tls_keys.hpp"
 
 #include "../base/logged.hpp"
 

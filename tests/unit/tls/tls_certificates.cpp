@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground: the file that RPMA_TLS=x509:FILE names, and the rights of the files in it.
+// soft/tls/tls_certificates: the file that RPMA_TLS=x509:FILE names, and the rights of the files in it.
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 
-#include "soft/ground/tls_certificates.hpp"
-#include "soft/ground/tls_file.hpp"
+#include "soft/tls/tls_certificates.hpp"
+#include "soft/tls/tls_file.hpp"
 
 #include "../base/logged.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/link/tls_session.hpp"
+#include "soft/tls/tls_session.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 namespace soft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/key_proof: a handshake of TLS 1.3 with a key that both ends have (RPMA_TLS=psk:FILE; RFC 8446
+// soft/tls/key_proof: a handshake of TLS 1.3 with a key that both ends have (RPMA_TLS=psk:FILE; RFC 8446
 // section 2.2, psk_dhe_ke). Nothing else is offered or accepted: no certificate, no key without
 // Diffie-Hellman. The file of keys is read for each handshake, so a key that is taken out of it lets nobody
 // in any more. A server reads it when the client names an identity, so a peer that sends less costs neither
@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "soft/cm/tls_proof.hpp"
-#include "soft/ground/tls_keys.hpp"
+#include "soft/tls/tls_keys.hpp"
+#include "soft/tls/tls_proof.hpp"
 
 namespace soft {
 

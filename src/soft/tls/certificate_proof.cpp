@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/certificate_proof.hpp"
+#include "soft/tls/certificate_proof.hpp"
 
 #include <openssl/x509.h>
 
@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <new>
 
-#include "soft/cm/peer_certificate.hpp"
-#include "soft/cm/tls_reading.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/peer_certificate.hpp"
+#include "soft/tls/tls_reading.hpp"
 
 namespace soft {
 

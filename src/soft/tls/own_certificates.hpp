@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/own_certificates: the certificates of x509:FILE, read and ready for OpenSSL. Everybody who
+// soft/tls/own_certificates: the certificates of x509:FILE, read and ready for OpenSSL. Everybody who
 // can begin a handshake has a server use them. So they stay in memory, and a handshake asks only whether the
 // files have changed.
 #pragma once
@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "soft/ground/tls_certificates.hpp"
+#include "soft/tls/tls_certificates.hpp"
 
 namespace soft {
 

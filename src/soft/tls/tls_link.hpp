@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/tls_link: a link whose bytes go over another link in records of TLS 1.3. It begins when the
+// soft/tls/tls_link: a link whose bytes go over another link in records of TLS 1.3. It begins when the
 // handshake is done. Its end is the end of TLS (close_notify) and then the end of the link below; an end
 // without the first is a failure (ECONNRESET), because anybody on the way can make it. Bytes that are not
 // TLS, or were changed on the way, are a failure too (EPROTO).
@@ -14,7 +14,7 @@
 
 #include "base/mutex.hpp"
 #include "soft/link/link.hpp"
-#include "soft/link/tls_session.hpp"
+#include "soft/tls/tls_session.hpp"
 
 namespace soft {
 
@@ -42,11 +42,18 @@ public:
     [[nodiscard]] base::Clock::time_point look_at_peer() override { return below_->look_at_peer(); }
     [[nodiscard]] std::optional<std::size_t> paths() const override { return below_->paths(); }
     void limit_unsent(std::size_t bytes) override { below_->limit_unsent(bytes); }
-    [[nodiscard]] std::optional<int> alert() const override EXCLUDES(mutex_);
-    [[nodiscard]] std::optional<Secret> secret(std::string_view context) const override EXCLUDES(mutex_);
-    [[nodiscard]] std::unique_ptr<Link> take_below() override { return std::move(below_); }
+    [[nodiscard]] TlsLink *tls() override { return this; }
     [[nodiscard]] const char *name() const override { return "tls"; }
     [[nodiscard]] std::size_t max_segment() const override { return below_->max_segment(); }
+
+    // Returns the number of the alert with which the peer has ended the link; none when it has not.
+    [[nodiscard]] std::optional<int> alert() const EXCLUDES(mutex_);
+    // Returns bytes that the two ends know if both ask with this context, and nobody else; none when OpenSSL
+    // cannot derive them.
+    using Secret = std::array<std::byte, 48>;
+    [[nodiscard]] std::optional<Secret> secret(std::string_view context) const EXCLUDES(mutex_);
+    // Takes the link below, for ends that continue without TLS.
+    [[nodiscard]] std::unique_ptr<Link> take_below() { return std::move(below_); }
 
     // Changes the key with which this side sends; with `both` it asks the peer to do the same. Returns false
     // when the link has failed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/own_certificates.hpp"
+#include "soft/tls/own_certificates.hpp"
 
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -16,10 +16,10 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
-#include "soft/cm/peer_certificate.hpp"
-#include "soft/cm/tls_proof.hpp"
-#include "soft/ground/tls_file.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/peer_certificate.hpp"
+#include "soft/tls/tls_file.hpp"
+#include "soft/tls/tls_proof.hpp"
 
 namespace soft {
 

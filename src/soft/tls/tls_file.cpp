@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/ground/tls_file.hpp"
+#include "soft/tls/tls_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_keys: the keys of TLS, which both ends of a connection have (RPMA_TLS=psk:FILE). A line of
+// soft/tls/tls_keys: the keys of TLS, which both ends of a connection have (RPMA_TLS=psk:FILE). A line of
 // the file is IDENTITY:KEY, the key in hexadecimal digits; lines that begin with # are comments. The first
 // line is what this host uses as a client. A server takes any of them.
 #pragma once

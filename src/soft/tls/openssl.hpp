@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/openssl: the functions of OpenSSL that the device calls. They are looked up when the first
+// soft/tls/openssl: the functions of OpenSSL that the device calls. They are looked up when the first
 // connection needs TLS. So a program without TLS loads no OpenSSL, and one that has an OpenSSL of its own, of
 // any version, does not meet ours.
 #pragma once

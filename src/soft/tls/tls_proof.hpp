@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/tls_proof: how the two ends of a connection prove to each other who they are, in the handshake of
+// soft/tls/tls_proof: how the two ends of a connection prove to each other who they are, in the handshake of
 // TLS: with a key that both have (KeyProof), or with certificates (CertificateProof).
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #include "base/result.hpp"
 #include "base/tls.hpp"
-#include "soft/link/tls_session.hpp"
+#include "soft/tls/tls_session.hpp"
 
 namespace soft {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/ground/tls_certificates: the file that RPMA_TLS=x509:FILE names. It says in which files the
+// soft/tls/tls_certificates: the file that RPMA_TLS=x509:FILE names. It says in which files the
 // certificates and the private key are, and which peers are let in. A line has a word and a value:
 //
 //     ca FILE           certificates of the CAs that issue the certificates of peers; at least one line

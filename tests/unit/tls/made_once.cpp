@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/link/openssl: what is made once, while another thread forks. The child neither waits for a thread that
+// soft/tls/openssl: what is made once, while another thread forks. The child neither waits for a thread that
 // it does not have, nor makes it once more.
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 #include "../../child.hpp"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/tls_reading.hpp"
+#include "soft/tls/tls_reading.hpp"
 
 #include <cerrno>
 #include <string_view>
 #include <utility>
 
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 namespace soft {
 

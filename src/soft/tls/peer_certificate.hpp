@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/cm/peer_certificate: what one certificate says, this host's or a peer's. OpenSslErrors are the
+// soft/tls/peer_certificate: what one certificate says, this host's or a peer's. OpenSslErrors are the
 // caller's.
 #pragma once
+
+#include <sys/socket.h>
 
 #include <openssl/types.h>
 
@@ -11,8 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "soft/cm/tls_proof.hpp"
-#include "soft/ground/tcp.hpp"
+#include "soft/tls/tls_proof.hpp"
 
 namespace soft {
 
@@ -26,7 +27,7 @@ public:
     // std::bad_alloc.
     [[nodiscard]] std::vector<std::string> names() const;
     // Returns whether the address is among its other names.
-    [[nodiscard]] bool has_address(const tcp::Address &address) const;
+    [[nodiscard]] bool has_address(const sockaddr_storage &address) const;
     // Returns whether it says that it is for this side (extendedKeyUsage).
     [[nodiscard]] bool is_for(TlsProof::Side side) const;
     // Returns when it begins and when it ends; none when the time is not valid.

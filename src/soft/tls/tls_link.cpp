@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/link/tls_link.hpp"
+#include "soft/tls/tls_link.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "base/parts.hpp"
 #include "persist/guard.hpp"
-#include "soft/link/openssl.hpp"
+#include "soft/tls/openssl.hpp"
 
 namespace soft {
 
@@ -221,7 +221,7 @@ std::optional<int> TlsLink::alert() const {
     return alert >= 0 ? std::optional{alert} : std::nullopt;
 }
 
-std::optional<Link::Secret> TlsLink::secret(std::string_view context) const {
+std::optional<TlsLink::Secret> TlsLink::secret(std::string_view context) const {
     const base::Lock lock{mutex_};
     Secret secret;
     return session_->derive(context, secret) ? std::optional{secret} : std::nullopt;

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "soft/cm/tls_start.hpp"
+#include "soft/tls/tls_start.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include "soft/cm/certificate_proof.hpp"
-#include "soft/cm/key_proof.hpp"
-#include "soft/cm/own_certificates.hpp"
-#include "soft/link/openssl.hpp"
-#include "soft/link/tls_link.hpp"
+#include "soft/tls/certificate_proof.hpp"
+#include "soft/tls/key_proof.hpp"
+#include "soft/tls/openssl.hpp"
+#include "soft/tls/own_certificates.hpp"
+#include "soft/tls/tls_link.hpp"
 
 namespace soft {
-
-base::Result<void> may_be_secure(const base::TlsAsked &asked, Group &group) {
-    return asked.is_required() ? group.allow_nudges() : base::Result<void>{};
-}
 
 base::Result<void> may_let_in(const base::TlsAsked &asked) {
     if (asked.how == base::TlsAsked::How::Keys) {
@@ -36,7 +32,7 @@ base::Result<void> may_let_in(const base::TlsAsked &asked) {
 
 namespace {
 
-std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, base::SharedTls asked, const tcp::Address &peer) {
+std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, base::SharedTls asked, const sockaddr_storage &peer) {
     if (asked->how == base::TlsAsked::How::Certificates) {
         return std::make_unique<CertificateProof>(side, std::move(asked), peer);
     }
@@ -45,7 +41,7 @@ std::unique_ptr<TlsProof> proof_of(TlsProof::Side side, base::SharedTls asked, c
 
 }  // namespace
 
-TlsStart::TlsStart(Side side, base::SharedTls asked, Link &link, const tcp::Address &peer)
+TlsStart::TlsStart(Side side, base::SharedTls asked, Link &link, const sockaddr_storage &peer)
     : side_{side}, link_{link}, proof_{proof_of(side, std::move(asked), peer)} {}
 
 // Makes OpenSSL's object.
@@ -85,8 +81,9 @@ std::unique_ptr<Link> TlsStart::secured(std::unique_ptr<Link> &&link) {
     return std::make_unique<TlsLink>(std::move(link), std::move(session_));
 }
 
-bool TlsStart::is_refused(const Link &link) {
-    const std::optional<int> alert = link.alert();
+bool TlsStart::is_refused(Link &link) {
+    const TlsLink *const secure = link.tls();
+    const std::optional<int> alert = secure != nullptr ? secure->alert() : std::nullopt;
     if (!alert) {
         return false;
     }
