@@ -4,18 +4,9 @@
 # a veth pair and `localhost` is its name. It is for programs that ignore loopback interfaces. The namespaces end with
 # COMMAND.
 set -eu
-skip() {
-    echo "SKIPPED, nothing was tested: $1"
-    exit 77
-}
-if [ "${1:-}" != --inside ]; then
-    unshare=(unshare --net --mount)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || skip 'no namespaces here: run it as root'
-    exec "${unshare[@]}" bash "$0" --inside "$@"
-fi
-shift
-ip link add veth0 type veth peer name veth1 || skip 'this kernel makes no veth pair'
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net --mount -- "$@"
+ip link add veth0 type veth peer name veth1 || { echo 'SKIPPED, nothing was tested: this kernel makes no veth pair'; exit 77; }
 ip address add 192.0.2.1/24 dev veth0
 for interface in lo veth0 veth1; do ip link set "$interface" up; done
 # The mount keeps the file, which needs no name.

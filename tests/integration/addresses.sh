@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # rpma serve in a network namespace of its own: an address in brackets alone, addresses that overlap, and a network of
 # IPv6 whose hosts count as one.
-if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
-    unshare=(unshare --net)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
 ip link set lo up
 [ -e /proc/net/if_inet6 ] && ip -6 address add fd77::1/64 dev lo nodad && ip -6 address add fd77::2/64 dev lo nodad ||

@@ -3,12 +3,8 @@
 # The file system of a store is full, or lets no file be so large: a push is told so when it asks for room, also where the
 # file system cannot allocate. The store keeps its contents, and takes pushes when there is room again. A tmpfs stands for the disk. The first argument is an rpma whose file systems
 # cannot allocate on purpose (failing_storage.cpp).
-if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
-    unshare=(unshare --mount)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --mount -- "$@"
 . "$(dirname "$0")/server.bash"
 
 mkdir small

@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A server counts for Prometheus, and tells in JSON, what has happened: a push, pushes that end without a commit, a pull, a
 # refusal, a fault. It runs in a network namespace of its own, so the port is free.
-if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
-    unshare=(unshare --net)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
 ip link set lo up
 command -v promtool >/dev/null || die "no promtool (utils/install-dependencies.sh test)"

@@ -7,12 +7,8 @@
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS                    a few failures
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS FAILURES SEED      so many of each connection, in an order by the seed
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS silence            both networks fail: takes some minutes
-if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
-    unshare=(unshare --net)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
 . "$(dirname "$0")/ends.bash"
 paths=$4

@@ -2,12 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `readme.sh RPMA README`: the commands of the README work as they stand there, one after the other. They run in a network
 # of their own, because they use the default port.
-if [ -z "${RPMA_TEST_INSIDE:-}" ]; then
-    unshare=(unshare --net)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net -- "$@"
 readme=$(realpath "$2")
 . "$(dirname "$0")/server.bash"
 ip link set lo up

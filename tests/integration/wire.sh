@@ -4,12 +4,8 @@
 # use TLS: no content, no start-up frame and so no private data. Without TLS the same capture shows both. The network is
 # a namespace of its own.
 set -eu
-if [ "${RPMA_TEST_INSIDE:-}" != 1 ]; then
-    unshare=(unshare --net)
-    [ "$(id -u)" = 0 ] || unshare+=(--map-root-user)
-    "${unshare[@]}" true || { echo 'SKIPPED, nothing was tested: no namespaces here: run it as root'; exit 77; }
-    RPMA_TEST_INSIDE=1 exec "${unshare[@]}" bash "$0" "$@"
-fi
+. "$(dirname "$0")/../namespaces.bash"
+within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
 ip link set lo up
 export SOFTRDMA_SHM=off
