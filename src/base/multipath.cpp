@@ -17,47 +17,20 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/mptcp_info.hpp"
 #include "base/shared_value.hpp"
 
 namespace base {
 
 namespace {
 
-// These are the values of <linux/mptcp.h>, whose mptcp_info ends earlier in older versions.
+// These are the values of <linux/mptcp.h>.
 constexpr int option_info = 1;
 constexpr int option_tcp_info = 2;
-constexpr std::uint32_t flag_fallback = 1;
-
-struct Info {
-    std::uint8_t subflows;
-    std::uint8_t announced;
-    std::uint8_t accepted;
-    std::uint8_t most_subflows;
-    std::uint8_t endpoints_to_announce;
-    std::uint8_t most_accepted;
-    std::uint32_t flags;
-    std::uint32_t token;
-    std::uint64_t write_sequence;
-    std::uint64_t acknowledged;
-    std::uint64_t next_received;
-    std::uint8_t used_endpoints;
-    std::uint8_t endpoints_to_use;
-    std::uint8_t checksums;
-    std::uint32_t retransmits;
-    std::uint64_t retransmitted_bytes;
-    std::uint64_t sent_bytes;
-    std::uint64_t received_bytes;
-    std::uint64_t acknowledged_bytes;
-    std::uint8_t all_subflows;
-    std::uint32_t sent_ms;
-    std::uint32_t received_ms;
-    std::uint32_t silent_ms;
-};
-static_assert(sizeof(Info) == 96);
 
 // Returns nothing when the kernel does not tell all of it, as one before Linux 6.10.
-std::optional<Info> info_of(int socket) {
-    Info info{};
+std::optional<MptcpInfo> info_of(int socket) {
+    MptcpInfo info{};
     socklen_t size = sizeof(info);
     if (getsockopt(socket, SOL_MPTCP, option_info, &info, &size) != 0 || size < sizeof(info)) {
         return std::nullopt;
@@ -149,7 +122,7 @@ bool is_multipath(int socket) {
 
 std::optional<MultipathState> multipath_state(int socket) {
     const auto info = info_of(socket);
-    if (!info || (info->flags & flag_fallback) != 0) {
+    if (!info || (info->flags & MptcpInfo::is_plain) != 0) {
         return std::nullopt;
     }
     return MultipathState{.acknowledged = info->acknowledged, .silent_ms = info->silent_ms};
@@ -157,7 +130,7 @@ std::optional<MultipathState> multipath_state(int socket) {
 
 std::optional<std::size_t> paths_of(int socket) {
     const auto info = info_of(socket);
-    if (!info || (info->flags & flag_fallback) != 0) {
+    if (!info || (info->flags & MptcpInfo::is_plain) != 0) {
         return std::nullopt;
     }
     // The kernel writes the beginning of each subflow's tcp_info, which is its state.

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <span>
 
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/mptcp_info.hpp"
 
 namespace registry {
 
@@ -107,16 +107,6 @@ base::Result<TcpSocket> socket_of(std::span<const char> answer) {
     return socket;
 }
 
-// This is the kernel's mptcp_info up to the last member that is read.
-struct MultipathInfo {
-    std::uint8_t subflows;
-    std::array<std::uint8_t, 7> others;
-    std::uint32_t flags;
-    std::array<std::uint8_t, 68> more;
-    std::uint8_t all_subflows;
-};
-static_assert(offsetof(MultipathInfo, all_subflows) == 80);
-
 // Returns false behind the last message.
 bool take_multipath(std::span<const char> answer, std::map<std::uint32_t, unsigned> &all) {
     while (answer.size() >= NLMSG_HDRLEN) {
@@ -129,9 +119,8 @@ bool take_multipath(std::span<const char> answer, std::map<std::uint32_t, unsign
         const auto body = answer.subspan(NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN);
         inet_diag_msg found{};
         std::memcpy(&found, body.data(), sizeof(found));
-        const auto info = info_of<MultipathInfo>(body.subspan(sizeof(found)));
-        constexpr std::uint32_t is_plain = 1;
-        if (info && (info->flags & is_plain) == 0) {
+        const auto info = info_of<base::MptcpInfo>(body.subspan(sizeof(found)));
+        if (info && (info->flags & base::MptcpInfo::is_plain) == 0) {
             all[found.idiag_inode] = info->all_subflows;
         }
         answer = answer.subspan(std::min<std::size_t>(NLMSG_ALIGN(header.nlmsg_len), answer.size()));
