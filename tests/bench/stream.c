@@ -6,18 +6,11 @@
  * in one direction. BUFFER: SO_SNDBUF and SO_RCVBUF; 0: as they are. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "stream_ends.h"
 
 #include <rpma/rsocket.h>
 
@@ -38,37 +31,22 @@ static struct calls {
 } calls = {socket, bind, listen, accept,        connect,   getsockname, setsockopt,
            recv,   send, close,  epoll_create1, epoll_ctl, epoll_wait};
 
-static size_t size;
-static long count;
 static int buffer;
-static bool spins;
 static bool has_set;
 static int set;
-static char *bytes;
 
-static void must(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "stream: %s: %s\n", what, strerror(errno));
-        exit(1);
-    }
+static size_t send_some(void *fd, char *from, size_t most) {
+    const ssize_t put = calls.send(*(int *)fd, from, most, spins ? MSG_DONTWAIT : 0);
+    must(put > 0 || (put < 0 && errno == EAGAIN && spins), "send");
+    return put > 0 ? (size_t)put : 0;
 }
 
-static void send_all(int fd, size_t wanted) {
-    for (size_t sent = 0; sent < wanted;) {
-        const ssize_t put = calls.send(fd, bytes + sent, wanted - sent, spins ? MSG_DONTWAIT : 0);
-        must(put > 0 || (put < 0 && errno == EAGAIN && spins), "send");
-        sent += put > 0 ? (size_t)put : 0;
-    }
-}
-
-static void receive_all(int fd, size_t wanted) {
-    for (size_t received = 0; received < wanted;) {
-        struct epoll_event event;
-        must(!has_set || (calls.wait(set, &event, 1, -1) == 1 && event.data.fd == fd), "wait");
-        const ssize_t got = calls.recv(fd, bytes + received, wanted - received, spins ? MSG_DONTWAIT : 0);
-        must(got > 0 || (got < 0 && errno == EAGAIN && spins), "recv");
-        received += got > 0 ? (size_t)got : 0;
-    }
+static size_t receive_some(void *fd, char *to, size_t most) {
+    struct epoll_event event;
+    must(!has_set || (calls.wait(set, &event, 1, -1) == 1 && event.data.fd == *(int *)fd), "wait");
+    const ssize_t got = calls.recv(*(int *)fd, to, most, spins ? MSG_DONTWAIT : 0);
+    must(got > 0 || (got < 0 && errno == EAGAIN && spins), "recv");
+    return got > 0 ? (size_t)got : 0;
 }
 
 static void make_set(int fd) {
@@ -94,57 +72,51 @@ static int fresh(void) {
     return fd;
 }
 
-static void serve(int port_to, bool returns) {
+static void serve(int port_to) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
     const int listener = fresh();
     must(calls.bind(listener, (struct sockaddr *)&address, length) == 0, "bind");
     must(calls.listen(listener, 1) == 0, "listen");
     must(calls.getsockname(listener, (struct sockaddr *)&address, &length) == 0, "getsockname");
-    must(write(port_to, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "write");
-    const int fd = calls.accept(listener, NULL, NULL);
+    tell_port(port_to, address.sin_port);
+    int fd = calls.accept(listener, NULL, NULL);
     must(fd >= 0, "accept");
     if (has_set) {
         make_set(fd);
     }
     for (long i = 0; i < count; ++i) {
-        receive_all(fd, size);
+        move_all(&fd, size, receive_some);
         if (returns) {
-            send_all(fd, size);
+            move_all(&fd, size, send_some);
         }
     }
-    send_all(fd, 1);
-    receive_all(fd, 1);
+    move_all(&fd, 1, send_some);
+    move_all(&fd, 1, receive_some);
     calls.close(fd);
     calls.close(listener);
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static void ask(int port_from, bool returns) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    must(read(port_from, &address.sin_port, sizeof(address.sin_port)) == sizeof(address.sin_port), "read");
-    const int fd = fresh();
+static void ask(int port_from) {
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = told_port(port_from), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = fresh();
     must(calls.connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0, "connect");
     if (has_set) {
         make_set(fd);
     }
     const double begin = seconds();
     for (long i = 0; i < count; ++i) {
-        send_all(fd, size);
+        move_all(&fd, size, send_some);
         if (returns) {
-            receive_all(fd, size);
+            move_all(&fd, size, receive_some);
         }
     }
-    receive_all(fd, 1);
+    move_all(&fd, 1, receive_some);
     const double time = seconds() - begin;
-    send_all(fd, 1);
+    move_all(&fd, 1, send_some);
     calls.close(fd);
-    printf("%.4g\n", returns ? time / (double)count * 1e6 : (double)size * (double)count / time / 1e9);
+    print_result(time);
 }
 
 int main(int argc, char **argv) {
@@ -158,24 +130,8 @@ int main(int argc, char **argv) {
         calls = (struct calls){rsocket, rbind, rlisten, raccept,       rconnect,   rgetsockname, rsetsockopt,
                                rrecv,   rsend, rclose,  repoll_create, repoll_ctl, repoll_wait};
     }
-    const bool returns = strcmp(argv[2], "write") != 0;
-    spins = strcmp(argv[2], "round-trip-spinning") == 0;
+    read_arguments("stream", argv[2], argv[3], argv[4]);
     has_set = strcmp(argv[2], "round-trip-set") == 0;
-    size = strtoul(argv[3], NULL, 10);
-    count = strtol(argv[4], NULL, 10);
     buffer = (int)strtol(argv[5], NULL, 10);
-    bytes = malloc(size > 0 ? size : 1);
-    must(bytes != NULL && size > 0 && count > 0, "SIZE and COUNT");
-    memset(bytes, 'x', size);
-    int port[2];
-    must(pipe(port) == 0, "pipe");
-    const pid_t server = fork();
-    if (server == 0) {
-        serve(port[1], returns);
-        exit(0);
-    }
-    ask(port[0], returns);
-    int status = 0;
-    must(waitpid(server, &status, 0) == server && status == 0, "the server");
-    return 0;
+    return run_both(serve, ask);
 }
