@@ -92,7 +92,8 @@ Configuration read_configuration(const std::string &folder) {
     };
     Configuration read;
     stream::Settings &settings = read.settings;
-    read.polling_time = std::chrono::microseconds{number_in("polling_time", 0, 1000000, 30)};
+    read.polling_time = std::chrono::microseconds{number_in(
+        "polling_time", 0, 1000000, static_cast<std::uint32_t>(stream::Looking::usual_time.count()))};
     settings.sends =
         static_cast<std::uint16_t>(number_in("sqsize_default", 1, stream::most_messages, settings.sends));
     settings.receives =

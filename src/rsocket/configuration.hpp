@@ -10,6 +10,7 @@
 #include "base/interface_table.hpp"
 #include "rsocket/network.hpp"
 #include "stream/connection.hpp"
+#include "stream/looking.hpp"
 
 namespace rsockets {
 
@@ -18,7 +19,7 @@ enum class Probe { Never, Known, Always, Only };
 
 struct Configuration {
     // Says how long a call that blocks looks for work before it sleeps.
-    std::chrono::microseconds polling_time{30};
+    std::chrono::microseconds polling_time{stream::Looking::usual_time};
     Probe probe = Probe::Always;
     // RPMA_TLS is set: no byte goes over plain TCP or UDP.
     bool tls = false;

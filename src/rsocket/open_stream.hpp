@@ -11,6 +11,7 @@
 #include "base/lock.hpp"
 #include "rsocket/sleep.hpp"
 #include "stream/connection.hpp"
+#include "stream/looking.hpp"
 
 namespace rsockets {
 
@@ -54,7 +55,7 @@ public:
             if (!shard->device().is_of_kernel() || !shard->serve() || stream->readable() < least) {
                 return 0;
             }
-            Looking::found_at_once();
+            stream::Looking::found_at_once();
         }
         return stream->receive_at_once(bytes, size);
     }

@@ -8,6 +8,7 @@
 
 #include "rsocket/any_socket.hpp"
 #include "rsocket/configuration.hpp"
+#include "stream/looking.hpp"
 
 namespace rsockets {
 
@@ -22,7 +23,7 @@ template <typename Round>
     (void)stream::Shard::serve_expecting();
     const auto begin = base::Clock::now();
     const bool sleeps = !deadline || *deadline > begin;
-    bool looks = !sleeps || Looking::is_worth_while();
+    bool looks = !sleeps || stream::Looking::is_worth_while();
     const bool looks_first = looks && sleeps;
     for (bool first = true;; first = false) {
         while (looks) {
@@ -31,7 +32,7 @@ template <typename Round>
             const bool is_over = !ready || *ready != 0 || (deadline && now >= *deadline);
             if (is_over || !first || now - begin >= configuration().polling_time) {
                 if (first && looks_first) {
-                    Looking::found(ready && *ready != 0);
+                    stream::Looking::found(ready && *ready != 0);
                 }
                 if (is_over) {
                     return ready;

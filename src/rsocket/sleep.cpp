@@ -11,8 +11,6 @@ namespace rsockets {
 
 namespace {
 
-constexpr unsigned most_sleeps_at_once = 1023;
-
 constexpr int tick_ms = 5;  // of a thread that no other can wake
 
 int timeout_of(Deadline deadline, bool ticks) {
@@ -25,19 +23,6 @@ int timeout_of(Deadline deadline, bool ticks) {
 }
 
 }  // namespace
-
-bool Looking::is_worth_while() {
-    if (sleeps_at_once_left == 0) {
-        return true;
-    }
-    --sleeps_at_once_left;
-    return false;
-}
-
-void Looking::found(bool something) {
-    sleeps_at_once = something ? 0 : std::min(2 * sleeps_at_once + 1, most_sleeps_at_once);
-    sleeps_at_once_left = sleeps_at_once;
-}
 
 // A signal's handler that has interrupted a sleep leaves the waiter's descriptor to that, and ticks.
 Sleep::Sleep(std::shared_ptr<Waiter> waiter) : waiter_{std::move(waiter)} {

@@ -21,28 +21,6 @@ using Deadline = std::optional<base::Clock::time_point>;
     return ::poll(&one, 1, 0) > 0 ? one.revents : short{0};
 }
 
-// Decides whether a thread looks for work (for polling_time) before it sleeps. A look that finds nothing
-// keeps the processor from the threads that would make work, perhaps from the peer's. So after each look in
-// vain the thread sleeps at once twice as often before it looks again.
-class Looking {
-public:
-    [[nodiscard]] static bool is_worth_while();
-    static void found(bool something);
-    // A call that did not ask is_worth_while() has found something with one look.
-    static void found_at_once() {
-        if (sleeps_at_once != 0) [[unlikely]] {
-            sleeps_at_once_left != 0 ? --sleeps_at_once_left : sleeps_at_once = 0;
-        }
-    }
-
-private:
-    // They are small enough for the room that a process keeps for libraries that it loads late (dlopen(3)),
-    // so that a thread finds its own without a call.
-    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once = 0;
-    [[gnu::tls_model("initial-exec")]] static constinit inline thread_local unsigned sleeps_at_once_left =
-        0;  // at most sleeps_at_once
-};
-
 // Calls end() when the scope of a sleep ends, also when the thread is cancelled in the sleep.
 template <typename End>
 class AfterSleep {

@@ -108,7 +108,7 @@ Result<std::size_t> Receiving::run_rest(Wait &wait, Result<std::size_t> first) {
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
-    if (bytes > carrier.options().settings().inline_bytes && carrier.stream()->looks_before_send(bytes)) {
+    if (carrier.stream()->looks_before_send(bytes)) {
         (void)carrier.stream()->serve_shard();
     }
     return carrier.stream()->send(parts);

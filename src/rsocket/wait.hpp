@@ -7,6 +7,7 @@
 
 #include "rsocket/beginning.hpp"
 #include "rsocket/configuration.hpp"
+#include "stream/looking.hpp"
 
 namespace rsockets {
 
@@ -81,7 +82,7 @@ std::invoke_result_t<Attempt> Wait::keep_looking(Attempt attempt) {
     carrier_.mutex().assert_held();
     (void)stream::Shard::serve_expecting();
     std::invoke_result_t<Attempt> result = base::failure(EAGAIN);
-    if (!blocks_ || Looking::is_worth_while()) {
+    if (!blocks_ || stream::Looking::is_worth_while()) {
         const auto begin = blocks_ ? base::Clock::now() : base::Clock::time_point{};
         for (int round = 1; is_waiting(result); ++round) {
             result = serve_and_look();
@@ -95,7 +96,7 @@ std::invoke_result_t<Attempt> Wait::keep_looking(Attempt attempt) {
             carrier_.mutex().lock();
         }
         if (blocks_) {
-            Looking::found(!is_waiting(result));
+            stream::Looking::found(!is_waiting(result));
         }
     }
     while (blocks_ && is_waiting(result) && (!deadline_ || base::Clock::now() < *deadline_)) {

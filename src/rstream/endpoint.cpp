@@ -162,14 +162,13 @@ Endpoint::Endpoint(Domain &domain, const fi_info &info, std::optional<Request> r
     settings_.receives = messages(info.rx_attr != nullptr ? info.rx_attr->size : 0);
     settings_.send_bytes = usual_buffer_bytes;
     settings_.receive_bytes = usual_buffer_bytes;
-    domain_.use();
 }
 
 // The bytes that were sent still go to the peer. A request that is not accepted is rejected.
 int Endpoint::close() {
     if (queue_ != nullptr) {
         (void)queue_->leave(*this, &fid);
-        queue_->unbind();
+        queue_->release();
     }
     if (stream_ != nullptr) {
         {
@@ -178,14 +177,13 @@ int Endpoint::close() {
             stream_->mutex().assert_held();
             stream_->leave();
             stream_->forget_observer();
-            end_watch();
+            end_watch_of_queue();
+            end_watch(Watcher::Program);
         }
         stream::Leaving::instance().add(std::move(stream_), {});
     }
     (void)stream::Leaving::instance().sweep();
-    Domain &domain = domain_;
     delete this;
-    domain.release();
     return 0;
 }
 
@@ -194,7 +192,7 @@ int Endpoint::bind(const Fid &object) {
         return -FI_EINVAL;
     }
     queue_ = &object_of<EventQueue, fid_eq>(const_cast<fid_t>(&object));
-    queue_->bind();
+    queue_->use();
     return 0;
 }
 
@@ -213,25 +211,6 @@ int Endpoint::control(int command, void *argument) {
         default:
             return -FI_ENOSYS;
     }
-}
-
-int Endpoint::get_wait(int *fd) {
-    if (!wait_set_) {
-        auto made = WaitSet::make();
-        if (!made) {
-            return -made.error().number;
-        }
-        wait_set_ = std::move(*made);
-        if (stream_ != nullptr) {
-            if (const auto watched = guarded([this] { return returned<int>(watch_for_program()); });
-                watched != 0) {
-                wait_set_.reset();
-                return watched;
-            }
-        }
-    }
-    *fd = wait_set_->fd();
-    return 0;
 }
 
 int Endpoint::set_option(int level, int name, const void *value, std::size_t size) {
@@ -305,7 +284,7 @@ int Endpoint::connect(const void *address) {
         if (local.ss_family != remote.ss_family) {
             return -FI_EINVAL;
         }
-        const auto device = device_at(local, domain_.device());
+        const auto device = device_at(local, domain_->device());
         return device ? begin(stream::Approach::to(**device, local, remote)) : -device.error().number;
     });
 }
@@ -333,9 +312,11 @@ int Endpoint::begin(stream::Approach approach) {
     request_.reset();
     stream_ = std::move(*stream);
     open_.store(stream_.get(), std::memory_order_release);
-    auto watched = wait_set_ ? watch_for_program() : base::Result<void>{};
-    watched = watched ? queue_->join(*this) : watched;
+    auto watched = queue_->join(*this);
     const base::Lock lock{shard_->mutex()};
+    if (watched && wait_set_) {
+        watched = watch_for_program();
+    }
     if (!watched) {
         stream_->mutex().assert_held();
         stream_->abort();
@@ -369,75 +350,6 @@ base::Result<sockaddr_storage> Endpoint::name(base::End end) const {
     }
     const base::Lock lock{stream->mutex()};
     return stream->name(end);
-}
-
-// A descriptor of the device was readable. The kernel's devices make it so once, and are armed again.
-void Endpoint::serve_and_arm() {
-    shard_->events_came();
-    (void)shard_->serve();
-    if (shard_->device().is_of_kernel()) {
-        std::vector<int> same;
-        (void)shard_->begin_watch(same, true);
-        (void)shard_->serve();
-    }
-}
-
-base::Result<void> Endpoint::watch() {
-    const base::Lock lock{shard_->mutex()};
-    ++watches_;
-    if (!descriptors_.empty()) {
-        return {};
-    }
-    auto begun = shard_->begin_watch(descriptors_, false);
-    if (!begun) {
-        return begun;
-    }
-    Source *const source = this;
-    begun = queue_->wait_set().add(descriptors_, source);
-    serve_and_arm();  // what came before does not make a descriptor readable
-    tell_descriptor();
-    return begun;
-}
-
-void Endpoint::unwatch() {
-    const base::Lock lock{shard_->mutex()};
-    if (--watches_ == 0) {
-        end_watch();
-    }
-}
-
-void Endpoint::end_watch() {
-    if (!descriptors_.empty()) {
-        queue_->wait_set().remove(descriptors_);
-        descriptors_.clear();
-        shard_->end_watch();
-    }
-}
-
-// The program has a descriptor of the endpoint, for ever.
-base::Result<void> Endpoint::watch_for_program() {
-    auto watched = watch();
-    const base::Lock lock{shard_->mutex()};
-    return watched ? wait_set_->add(descriptors_, this) : watched;
-}
-
-// The program may wait for the descriptor next.
-void Endpoint::serve_before_wait() {
-    if (wait_set_ && shard_->device().is_of_kernel()) {
-        serve_and_arm();
-    } else {
-        (void)shard_->serve();
-    }
-}
-
-void Endpoint::serve() {
-    const base::Lock lock{shard_->mutex()};
-    if (!descriptors_.empty()) {
-        serve_and_arm();
-    } else {
-        (void)shard_->serve();
-    }
-    tell_descriptor();
 }
 
 void Endpoint::changed() {

@@ -23,9 +23,15 @@ public:
     Endpoint(const Endpoint &) = delete;
     Endpoint &operator=(const Endpoint &) = delete;
 
+    // fi_trywait calls these. The program's thread looks, and does not wait.
+    void begin_to_look();
+    // It has found some news of this endpoint or another.
+    void end_look();
     // Returns whether a receive or a send would not give -FI_EAGAIN now, after such a result. Serves the
     // stream.
     [[nodiscard]] bool has_news();
+    // From now on the descriptor tells of news. Returns whether there is some already.
+    [[nodiscard]] base::Result<bool> begin_to_wait();
 
 private:
     ~Endpoint() = default;
@@ -57,8 +63,20 @@ private:
     [[nodiscard]] base::Result<void> watch() override;
     void unwatch() override;
     void changed() override;
-    void end_watch() REQUIRES(shard_->mutex());
-    [[nodiscard]] base::Result<void> watch_for_program();
+    // Those that need the device's descriptors to tell of work.
+    enum class Watcher : std::uint8_t { Queue = 1, Program = 2 };
+    [[nodiscard]] bool is_watched_by(Watcher who) const REQUIRES(shard_->mutex()) {
+        return (watchers_ & static_cast<unsigned>(who)) != 0;
+    }
+    [[nodiscard]] base::Result<void> begin_watch(Watcher who) REQUIRES(shard_->mutex());
+    void end_watch(Watcher who) REQUIRES(shard_->mutex());
+    void end_watch_of_queue() REQUIRES(shard_->mutex());
+    [[nodiscard]] base::Result<void> watch_with(WaitSet made);
+    [[nodiscard]] base::Result<void> watch_for_program() REQUIRES(shard_->mutex());
+    [[nodiscard]] bool waits_by_rule() const REQUIRES(shard_->mutex());
+    void note_caller() REQUIRES(shard_->mutex());
+    void begin_call() REQUIRES(shard_->mutex());
+    void end_call(bool found) REQUIRES(shard_->mutex());
     void serve_and_arm() REQUIRES(shard_->mutex());
     void serve_before_wait() REQUIRES(shard_->mutex());
     [[nodiscard]] bool is_ready() const REQUIRES(shard_->mutex());
@@ -69,7 +87,7 @@ private:
     static fi_ops_cm connection_ops;
     static fi_ops_msg message_ops;
 
-    Domain &domain_;
+    const Use<Domain> domain_;
     // The program sets these before the stream begins, in one thread.
     sockaddr_storage local_{};
     std::optional<sockaddr_storage> peer_;
@@ -81,10 +99,15 @@ private:
     std::unique_ptr<stream::Connection> stream_;
     std::atomic<stream::Connection *> open_{nullptr};  // the stream, once it has begun
     std::optional<WaitSet> wait_set_;                  // once the program has asked for a descriptor
-    // The lock of the shard guards these.
-    int watches_ = 0;               // by the queue, and one for ever by the program
-    std::vector<int> descriptors_;  // of the device, while it is watched
-    bool send_waits_ = false;       // a send has found no room
+    // The lock of the shard guards these, and wait_set_ once the stream has begun.
+    unsigned watchers_ = 0;
+    std::vector<int> descriptors_;      // of the device, since it was watched first
+    bool set_has_descriptors_ = false;  // wait_set_ has them, for ever
+    bool calls_trywait_ = false;        // the program does
+    bool waited_before_ = false;        // the program may have waited before the call that is under way
+    const void *caller_ = nullptr;      // the thread that has called
+    bool has_several_callers_ = false;  // others may wait while one calls
+    bool send_waits_ = false;           // a send has found no room
     bool told_connected_ = false;
     bool told_end_ = false;
 };

@@ -83,12 +83,13 @@ ssize_t Endpoint::try_served(Try attempt) {
         return -FI_ENOTCONN;
     }
     const base::Lock lock{shard_->mutex()};
+    begin_call();
     ssize_t result = attempt(*stream);
     if (result == -FI_EAGAIN) {
         serve_before_wait();
         result = attempt(*stream);
     }
-    tell_descriptor();
+    end_call(result != -FI_EAGAIN);
     return result;
 }
 
@@ -137,27 +138,6 @@ ssize_t Endpoint::can_send() {
         send_waits_ = error == EAGAIN;
         return status_of(error);
     });
-}
-
-bool Endpoint::is_ready() const {
-    stream_->mutex().assert_held();
-    return stream_->can_receive(1) || (send_waits_ && stream_->can_send());
-}
-
-bool Endpoint::has_news() {
-    if (open_.load(std::memory_order_acquire) == nullptr) {
-        return false;
-    }
-    const base::Lock lock{shard_->mutex()};
-    serve_before_wait();
-    tell_descriptor();
-    return is_ready();
-}
-
-void Endpoint::tell_descriptor() {
-    if (wait_set_) {
-        wait_set_->light(is_ready());
-    }
 }
 
 }  // namespace rstream

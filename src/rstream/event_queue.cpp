@@ -72,17 +72,13 @@ EventQueue::EventQueue(Fabric &fabric, fi_wait_obj wait_object, WaitSet wait_set
     : fid_eq{.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &fid_ops}, .ops = &eq_ops},
       fabric_{fabric},
       wait_object_{wait_object},
-      wait_set_{std::move(wait_set)} {
-    fabric_.use();
-}
+      wait_set_{std::move(wait_set)} {}
 
 int EventQueue::close() {
-    if (users_ != 0) {
+    if (is_used()) {
         return -FI_EBUSY;
     }
-    Fabric &fabric = fabric_;
     delete this;
-    fabric.release();
     return 0;
 }
 

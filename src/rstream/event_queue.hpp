@@ -9,7 +9,6 @@
 
 #include <rdma/fi_eq.h>
 
-#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <span>
@@ -23,7 +22,7 @@ namespace rstream {
 
 class Fabric;
 
-class EventQueue final : public fid_eq {
+class EventQueue final : public fid_eq, public Used {
 public:
     // A bound endpoint. The queue calls its functions with the lock of serving held.
     class Source {
@@ -59,9 +58,6 @@ public:
     // A watched source has its device's descriptors here.
     [[nodiscard]] WaitSet &wait_set() { return wait_set_; }
     void push(Event event);
-    // Endpoints and listeners count themselves while they are bound.
-    void bind() { ++users_; }
-    void unbind() { --users_; }
     // Returns whether a read would give an event or an error. Serves the sources if there is none.
     [[nodiscard]] bool has_event();
 
@@ -83,9 +79,8 @@ private:
     static fi_ops fid_ops;
     static fi_ops_eq eq_ops;
 
-    Fabric &fabric_;
+    const Use<Fabric> fabric_;  // endpoints and listeners use the queue while they are bound
     const fi_wait_obj wait_object_;
-    std::atomic<int> users_{0};
     base::Mutex serving_;  // taken before the lock of any shard
     std::vector<Source *> sources_ GUARDED_BY(serving_);
     int waits_ GUARDED_BY(serving_) = 0;  // of threads, and one for ever once the program has a descriptor

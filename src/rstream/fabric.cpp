@@ -5,12 +5,16 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_eq.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "rstream/endpoint.hpp"
 #include "rstream/event_queue.hpp"
 #include "rstream/info.hpp"
 #include "rstream/passive_endpoint.hpp"
+#include "stream/looking.hpp"
 
 namespace rstream {
 
@@ -52,7 +56,7 @@ Fabric::Fabric(std::uint32_t version, void *context)
                  .api_version = version} {}
 
 int Fabric::close() {
-    if (users_ != 0) {
+    if (is_used()) {
         return -FI_EBUSY;
     }
     delete this;
@@ -75,20 +79,75 @@ std::optional<Request> Fabric::take(fid_t handle) {
     return node.empty() ? std::optional<Request>{} : std::move(node.mapped()->request);
 }
 
-int Fabric::try_wait(fid_fabric *, fid_t *fids, int count) {
-    if (fids == nullptr || count < 0) {
-        return -FI_EINVAL;
-    }
+// ---- fi_trywait ----
+
+namespace {
+
+// Returns whether one of the objects has news.
+bool look_at(std::span<fid_t const> objects) {
     bool any = false;
-    for (Fid *const object : std::span{fids, static_cast<std::size_t>(count)}) {
-        if (object == nullptr || (object->fclass != FI_CLASS_EP && object->fclass != FI_CLASS_EQ)) {
-            return -FI_EINVAL;
-        }
+    for (const fid_t object : objects) {
         any = (object->fclass == FI_CLASS_EP ? object_of<Endpoint, fid_ep>(object).has_news()
                                              : object_of<EventQueue, fid_eq>(object).has_event()) ||
               any;
     }
-    return any ? -FI_EAGAIN : 0;
+    return any;
+}
+
+bool look_for_a_while(std::span<fid_t const> objects) {
+    bool any = look_at(objects);
+    if (!any && stream::Looking::is_worth_while()) {
+        const auto begin = base::Clock::now();
+        do {
+            any = look_at(objects);
+        } while (!any && base::Clock::now() - begin < stream::Looking::usual_time);
+        stream::Looking::found(any);
+    }
+    return any;
+}
+
+// The descriptors tell of news from now on, if there is none yet.
+base::Result<bool> begin_to_wait(std::span<fid_t const> objects) {
+    bool any = false;
+    for (const fid_t object : objects) {
+        const auto found = object->fclass == FI_CLASS_EP ? object_of<Endpoint, fid_ep>(object).begin_to_wait()
+                                                         : object_of<EventQueue, fid_eq>(object).has_event();
+        if (!found) {
+            return found;
+        }
+        any = *found || any;
+    }
+    return any;
+}
+
+}  // namespace
+
+int Fabric::try_wait(fid_fabric *, fid_t *fids, int count) {
+    if (fids == nullptr || count < 0) {
+        return -FI_EINVAL;
+    }
+    const std::span<fid_t const> objects{fids, static_cast<std::size_t>(count)};
+    if (!std::ranges::all_of(objects, [](const Fid *object) {
+            return object != nullptr && (object->fclass == FI_CLASS_EP || object->fclass == FI_CLASS_EQ);
+        })) {
+        return -FI_EINVAL;
+    }
+    return guarded([&] {
+        const auto for_endpoints = [objects](void (Endpoint::*function)()) {
+            for (const fid_t object : objects) {
+                if (object->fclass == FI_CLASS_EP) {
+                    (object_of<Endpoint, fid_ep>(object).*function)();
+                }
+            }
+        };
+        for_endpoints(&Endpoint::begin_to_look);
+        if (look_for_a_while(objects)) {
+            for_endpoints(&Endpoint::end_look);
+            return -FI_EAGAIN;
+        }
+        const auto any = begin_to_wait(objects);
+        return any && *any ? -FI_EAGAIN : returned<int>(any);
+    });
 }
 
 // ---- domain ----
@@ -139,17 +198,13 @@ Domain::Domain(Fabric &fabric, std::string device, void *context)
                  .ops = &domain_ops,
                  .mr = &memory_ops},
       fabric_{fabric},
-      device_{std::move(device)} {
-    fabric_.use();
-}
+      device_{std::move(device)} {}
 
 int Domain::close() {
-    if (users_ != 0) {
+    if (is_used()) {
         return -FI_EBUSY;
     }
-    Fabric &fabric = fabric_;
     delete this;
-    fabric.release();
     return 0;
 }
 

@@ -5,7 +5,6 @@
 
 #include <rdma/fi_domain.h>
 
-#include <atomic>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,17 +21,13 @@ struct Request {
     stream::Asked asked;
 };
 
-class Fabric final : public fid_fabric {
+class Fabric final : public fid_fabric, public Used {
 public:
     [[nodiscard]] static int open(fi_fabric_attr *attributes, fid_fabric **fabric, void *context);
     Fabric(std::uint32_t version, void *context);
     Fabric(const Fabric &) = delete;
     Fabric &operator=(const Fabric &) = delete;
     static Fabric &of(fid_fabric *fabric) { return static_cast<Fabric &>(*fabric); }
-
-    // An object that a program opens in the fabric counts itself.
-    void use() { ++users_; }
-    void release() { --users_; }
 
     // Keeps a request until it is taken, or the fabric is closed. Returns its handle.
     [[nodiscard]] fid_t keep(Request request);
@@ -47,7 +42,6 @@ private:
     static fi_ops fid_ops;
     static fi_ops_fabric fabric_ops;
 
-    std::atomic<int> users_{0};
     base::Mutex mutex_;
     // A node keeps its place, so the fid in it is the handle.
     struct Kept {
@@ -57,7 +51,7 @@ private:
     std::map<fid_t, std::unique_ptr<Kept>> requests_ GUARDED_BY(mutex_);
 };
 
-class Domain final : public fid_domain {
+class Domain final : public fid_domain, public Used {
 public:
     [[nodiscard]] static int open(fid_fabric *fabric, fi_info *info, fid_domain **domain, void *context);
     Domain(Fabric &fabric, std::string device, void *context);
@@ -65,11 +59,9 @@ public:
     Domain &operator=(const Domain &) = delete;
     static Domain &of(fid_domain *domain) { return static_cast<Domain &>(*domain); }
 
-    [[nodiscard]] Fabric &fabric() const { return fabric_; }
+    [[nodiscard]] Fabric &fabric() const { return *fabric_; }
     // Returns the name of the device that the program has chosen; empty: any.
     [[nodiscard]] const std::string &device() const { return device_; }
-    void use() { ++users_; }
-    void release() { --users_; }
 
 private:
     ~Domain() = default;
@@ -79,9 +71,8 @@ private:
     static fi_ops_domain domain_ops;
     static fi_ops_mr memory_ops;
 
-    Fabric &fabric_;
+    const Use<Fabric> fabric_;
     const std::string device_;
-    std::atomic<int> users_{0};
 };
 
 }  // namespace rstream

@@ -6,6 +6,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -33,6 +34,32 @@ template <typename Object, typename Base>
 [[nodiscard]] Object &object_of(fid_t object) {
     return static_cast<Object &>(*reinterpret_cast<Base *>(object));
 }
+
+// An object that other objects of the program use. It closes when there are none of these any more.
+class Used {
+public:
+    void use() { ++users_; }
+    void release() { --users_; }
+    [[nodiscard]] bool is_used() const { return users_ != 0; }
+
+private:
+    std::atomic<int> users_{0};
+};
+
+// Its owner uses the object while this lives.
+template <typename Object>
+class Use {
+public:
+    explicit Use(Object &object) : object_{object} { object.use(); }
+    ~Use() { object_.release(); }
+    Use(const Use &) = delete;
+    Use &operator=(const Use &) = delete;
+    [[nodiscard]] Object &operator*() const { return object_; }
+    [[nodiscard]] Object *operator->() const { return &object_; }
+
+private:
+    Object &object_;
+};
 
 struct FreeInfo {
     void operator()(fi_info *info) const { fi_freeinfo(info); }

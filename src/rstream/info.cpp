@@ -58,7 +58,7 @@ bool suits_direction(const Attributes &wanted) {
 }
 
 bool suits(const fi_domain_attr &wanted) {
-    return is_one_of(wanted.control_progress, {FI_PROGRESS_UNSPEC, FI_PROGRESS_MANUAL}) &&
+    return is_one_of(wanted.control_progress, {FI_PROGRESS_UNSPEC, FI_PROGRESS_MANUAL, FI_PROGRESS_AUTO}) &&
            is_one_of(wanted.data_progress, {FI_PROGRESS_UNSPEC, FI_PROGRESS_MANUAL}) &&
            is_within(wanted.caps, FI_LOCAL_COMM | FI_REMOTE_COMM) && wanted.cq_data_size == 0 &&
            wanted.auth_key_size == 0;
@@ -165,7 +165,9 @@ Info made(std::uint32_t version, const fi_info *hints) {
     info->domain_attr->caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
     info->domain_attr->threading =
         domain != nullptr && domain->threading != FI_THREAD_UNSPEC ? domain->threading : FI_THREAD_SAFE;
-    info->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+    info->domain_attr->control_progress =
+        domain != nullptr && domain->control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO
+                                                                          : FI_PROGRESS_MANUAL;
     info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     info->domain_attr->resource_mgmt = FI_RM_ENABLED;
     info->domain_attr->tx_ctx_cnt = 1;

@@ -89,24 +89,20 @@ PassiveEndpoint::PassiveEndpoint(Fabric &fabric, Info info, sockaddr_storage loc
               .cm = &connection_ops},
       fabric_{fabric},
       info_{std::move(info)},
-      local_{local} {
-    fabric_.use();
-}
+      local_{local} {}
 
 // Peers whose requests the program has not read are rejected. It may still answer the others.
 int PassiveEndpoint::close() {
     if (queue_ != nullptr) {
         for (const EventQueue::Event &unread : queue_->leave(*this, &fid)) {
-            (void)fabric_.take(unread.info->handle);
+            (void)fabric_->take(unread.info->handle);
         }
-        queue_->unbind();
+        queue_->release();
     }
     for (const auto &listener : listeners_) {
         listener->stop();
     }
-    Fabric &fabric = fabric_;
     delete this;
-    fabric.release();
     return 0;
 }
 
@@ -115,7 +111,7 @@ int PassiveEndpoint::bind(const Fid &object) {
         return -FI_EINVAL;
     }
     queue_ = &object_of<EventQueue, fid_eq>(const_cast<fid_t>(&object));
-    queue_->bind();
+    queue_->use();
     return 0;
 }
 
@@ -227,7 +223,7 @@ void PassiveEndpoint::serve() {
             continue;
         }
         Info info = info_of(*asked);
-        info->handle = fabric_.keep({.listener = listener, .asked = std::move(*asked)});
+        info->handle = fabric_->keep({.listener = listener, .asked = std::move(*asked)});
         queue_->push({.type = FI_CONNREQ, .fid = &fid, .info = std::move(info), .error = 0, .data = {}});
     }
 }
@@ -249,7 +245,7 @@ int PassiveEndpoint::reject(fid_t handle, const void *reason, std::size_t size) 
     if (reason == nullptr && size != 0) {
         return -FI_EINVAL;
     }
-    auto request = fabric_.take(handle);
+    auto request = fabric_->take(handle);
     if (!request) {
         return -FI_EINVAL;
     }

@@ -45,7 +45,7 @@ private:
     static fi_ops_ep endpoint_ops;
     static fi_ops_cm connection_ops;
 
-    Fabric &fabric_;
+    const Use<Fabric> fabric_;
     const Info info_;
     sockaddr_storage local_;
     int backlog_ = SOMAXCONN;

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #include <span>
+#include <utility>
 
 #include "base/fd.hpp"
+#include "base/readable.hpp"
 #include "base/result.hpp"
 
 namespace rstream {
@@ -16,8 +17,18 @@ namespace rstream {
 class WaitSet {
 public:
     [[nodiscard]] static base::Result<WaitSet> make() {
-        WaitSet made{base::Fd{epoll_create1(EPOLL_CLOEXEC)}};
-        return made.epoll_ && light_fd() >= 0 ? base::Result<WaitSet>{std::move(made)} : base::last_failure();
+        base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
+        if (!epoll) {
+            return base::last_failure();
+        }
+        auto light = base::Readable::create();
+        if (!light) {
+            return std::unexpected{light.error()};
+        }
+        WaitSet made{std::move(epoll), std::move(*light)};
+        const int light_fd = made.light_.fd();
+        auto added = made.add({&light_fd, 1}, nullptr);
+        return added ? base::Result<WaitSet>{std::move(made)} : std::unexpected{added.error()};
     }
 
     [[nodiscard]] int fd() const { return epoll_.get(); }
@@ -37,13 +48,7 @@ public:
         }
     }
     // Lit, the set is readable. The light's event has nullptr.
-    void light(bool on) {
-        if (on != is_lit_) {
-            epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-            (void)epoll_ctl(epoll_.get(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, light_fd(), &event);
-            is_lit_ = on;
-        }
-    }
+    void light(bool on) { light_.set(on); }
     // Returns the events that are there, and does not wait.
     [[nodiscard]] std::span<epoll_event> ready(std::span<epoll_event> events) const {
         const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -51,15 +56,10 @@ public:
     }
 
 private:
-    explicit WaitSet(base::Fd epoll) : epoll_{std::move(epoll)} {}
-    // One descriptor that is always readable serves all sets.
-    static int light_fd() {
-        static const int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
-        return fd;
-    }
+    WaitSet(base::Fd epoll, base::Readable light) : epoll_{std::move(epoll)}, light_{std::move(light)} {}
 
     base::Fd epoll_;
-    bool is_lit_ = false;
+    base::Readable light_;
 };
 
 }  // namespace rstream

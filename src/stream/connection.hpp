@@ -89,9 +89,10 @@ public:
     // Returns the settings, as far as the device and the protocol allow them.
     [[nodiscard]] const Settings &settings() const { return settings_; }
     // Returns whether a send of many bytes should first look for bytes that have left. The look makes room
-    // where there is too little. Where there is a send buffer, the next bytes then take its first place.
+    // where there is too little. Where there is a send buffer, the next bytes then take its first place. Few
+    // bytes go into the request itself.
     [[nodiscard]] bool looks_before_send(std::size_t bytes) const REQUIRES(mutex()) {
-        return exchange_ && !idle() &&
+        return bytes > settings_.inline_bytes && exchange_ && !idle() &&
                (!Outgoing::sends_in_place(device_) || !exchange_->outgoing().has_room_at_once(bytes));
     }
     // Returns whether everything that was sent has left this end: the device needs none of it any more.

@@ -2,6 +2,7 @@
 /* Libfabric's endpoints of the type FI_EP_SOCK_STREAM: streams, their events and their descriptors. */
 #include "rstream.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -132,15 +133,12 @@ static void a_descriptor_tells_what_peek_tells(void **state) {
     assert_int_equal(fi_recvmsg(pair.server, NULL, FI_PEEK), -FI_EAGAIN);
     assert_int_equal(fi_sendmsg(pair.server, NULL, FI_PEEK), 0);
     assert_nothing_to_receive(pair.server);
-    fid_t waited_for = &pair.server->fid;
-    assert_int_equal(fi_trywait(ends.fabric, &waited_for, 1), 0);
     send_all(pair.client, "abc", 3);
     struct pollfd descriptor = {.fd = fd, .events = POLLIN};
     assert_int_equal(poll(&descriptor, 1, -1), 1);
     while (fi_recvmsg(pair.server, NULL, FI_PEEK) == -FI_EAGAIN) {
     }
     assert_int_equal(fi_recvmsg(pair.server, NULL, FI_PEEK), 0);
-    assert_int_equal(fi_trywait(ends.fabric, &waited_for, 1), -FI_EAGAIN);
     char got[4];
     assert_int_equal(fi_recv(pair.server, got, 1, NULL, 0, NULL), 1);
     assert_true(is_readable(fd));
@@ -171,6 +169,123 @@ static void a_descriptor_tells_what_peek_tells(void **state) {
     assert_nothing_to_receive(pair.client);
     close_pair(&pair);
     close_ends(&ends);
+}
+
+static void wait_by_trywait(struct ends *ends, struct fid_ep *ep) {
+    fid_t fid = &ep->fid;
+    assert_int_equal(fi_trywait(ends->fabric, &fid, 1), 0);
+}
+
+static bool polled(int fd) {
+    struct pollfd descriptor = {.fd = fd, .events = POLLIN};
+    return poll(&descriptor, 1, -1) == 1;
+}
+
+/* The program may wait after fi_trywait has returned 0. After a call that moved bytes the descriptor is
+ * readable, whatever the call has left. */
+static void trywait_says_when_to_wait(void **state) {
+    (void)state;
+    struct ends ends;
+    struct pair pair;
+    pairs_of(&ends, &pair, "127.0.0.1");
+    fid_t fid = &pair.server->fid;
+    char got[4];
+    assert_int_equal(fi_trywait(ends.fabric, &fid, -1), -FI_EINVAL);
+    assert_int_equal(fi_trywait(ends.fabric, NULL, 1), -FI_EINVAL);
+    wait_by_trywait(&ends, pair.server); /* without a descriptor too */
+    const int fd = descriptor_of(fid);
+    for (int round = 0; round < 3; ++round) {
+        wait_by_trywait(&ends, pair.server);
+        wait_by_trywait(&ends, pair.server);
+        send_all(pair.client, "abc", 3);
+        assert_true(polled(fd));
+        while (fi_trywait(ends.fabric, &fid, 1) != -FI_EAGAIN) {
+            assert_true(polled(fd));
+        }
+        assert_true(is_readable(fd));
+        assert_int_equal(fi_recv(pair.server, got, 1, NULL, 0, NULL), 1);
+        assert_true(is_readable(fd));
+        assert_int_equal(fi_trywait(ends.fabric, &fid, 1), -FI_EAGAIN);
+        assert_int_equal(fi_recv(pair.server, got, sizeof(got), NULL, 0, NULL), 2);
+        send_all(pair.client, "d", 1);
+        assert_int_equal(receive_some(pair.server, got, sizeof(got)), 1);
+        assert_int_equal(fi_recv(pair.server, got, sizeof(got), NULL, 0, NULL), -FI_EAGAIN);
+    }
+    close_pair(&pair);
+    close_ends(&ends);
+}
+
+struct waiter {
+    struct ends *ends;
+    struct fid_ep *ep;
+    int fd;
+    int told; /* a pipe, written before the wait */
+    bool tries;
+};
+
+static void *wait_in_thread(void *argument) {
+    const struct waiter *const waiter = argument;
+    fid_t fid = &waiter->ep->fid;
+    long result = waiter->tries ? fi_trywait(waiter->ends->fabric, &fid, 1) : 0;
+    if (result == 0 && write(waiter->told, "w", 1) == 1) {
+        struct pollfd descriptor = {.fd = waiter->fd, .events = POLLIN};
+        result = poll(&descriptor, 1, 60000);
+    }
+    return (void *)result;
+}
+
+/* One thread waits, with its own fi_trywait or another's, while another takes what comes and then makes no
+ * further call. */
+static void a_thread_that_waits_is_woken(void **state) {
+    (void)state;
+    for (int tries = 0; tries < 2; ++tries) {
+        struct ends ends;
+        struct pair pair;
+        pairs_of(&ends, &pair, "127.0.0.1");
+        int told[2];
+        char got[4];
+        pthread_t thread;
+        assert_int_equal(pipe(told), 0);
+        struct waiter waiter = {
+            .ends = &ends, .ep = pair.server, .fd = descriptor_of(&pair.server->fid), .told = told[1]};
+        waiter.tries = tries == 1;
+        wait_by_trywait(&ends, pair.server);
+        send_all(pair.client, "a", 1);
+        assert_int_equal(receive_some(pair.server, got, sizeof(got)), 1);
+        wait_by_trywait(&ends, pair.server);
+        assert_int_equal(pthread_create(&thread, NULL, wait_in_thread, &waiter), 0);
+        assert_int_equal(read(told[0], got, 1), 1);
+        send_all(pair.client, "b", 1);
+        while (fi_recv(pair.server, got, sizeof(got), NULL, 0, NULL) == -FI_EAGAIN) {
+        }
+        send_all(pair.client, "c", 1);
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, (void *)1);
+        close(told[0]);
+        close(told[1]);
+        close_pair(&pair);
+        close_ends(&ends);
+    }
+}
+
+/* A client that makes no call after fi_connect is connected all the same. */
+static void a_connection_completes_by_itself(void **state) {
+    (void)state;
+    struct ends client_side, server_side;
+    struct fi_eq_cm_entry entry;
+    open_ends(&client_side, "127.0.0.1");
+    open_ends(&server_side, "127.0.0.1");
+    struct pair pair = {.client = make_endpoint(&client_side, client_side.info)};
+    assert_int_equal(fi_connect(pair.client, &server_side.address, NULL, 0), 0);
+    struct fi_info *request = wait_for_request(&server_side);
+    pair.server = make_endpoint(&server_side, request);
+    fi_freeinfo(request);
+    assert_int_equal(fi_accept(pair.server, NULL, 0), 0);
+    assert_int_equal(next_event(&server_side, &entry), FI_CONNECTED);
+    close_pair(&pair);
+    close_ends(&client_side);
+    close_ends(&server_side);
 }
 
 static void sizes_are_set_before_the_stream(void **state) {
@@ -527,6 +642,9 @@ static void rma(struct fi_info *hints) {
 static void automatic(struct fi_info *hints) {
     hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 }
+static void automatic_control(struct fi_info *hints) {
+    hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
+}
 static void injects(struct fi_info *hints) {
     hints->tx_attr->inject_size = 1;
 }
@@ -557,6 +675,10 @@ static void an_info_is_what_was_asked_for(void **state) {
     assert_int_equal(info->ep_attr->protocol, FI_PROTO_IWARP);
     fi_freeinfo(info);
     assert_int_equal(info_of(any_type, &info), 0);
+    assert_int_equal(info->domain_attr->control_progress, FI_PROGRESS_MANUAL);
+    fi_freeinfo(info);
+    assert_int_equal(info_of(automatic_control, &info), 0);
+    assert_int_equal(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
     fi_freeinfo(info);
     assert_int_equal(info_of(in6, &info), 0);
     for (const struct fi_info *one = info; one != NULL; one = one->next) {
@@ -602,6 +724,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_shutdown_ends_one_direction),
         cmocka_unit_test(a_closed_endpoint_has_sent_all),
         cmocka_unit_test(a_descriptor_tells_what_peek_tells),
+        cmocka_unit_test(trywait_says_when_to_wait),
+        cmocka_unit_test(a_thread_that_waits_is_woken),
+        cmocka_unit_test(a_connection_completes_by_itself),
         cmocka_unit_test(sizes_are_set_before_the_stream),
         cmocka_unit_test(many_bytes_arrive_unchanged),
         cmocka_unit_test(one_poll_watches_many),
