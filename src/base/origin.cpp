@@ -22,16 +22,26 @@ std::uint64_t half_of(const in6_addr &address, std::size_t first_byte) {
     return bits;
 }
 
+Origin origin_of_ipv4(std::uint32_t address) {
+    const bool is_loopback = address >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+    return Origin{mapped_ipv4 | (is_loopback ? std::uint32_t{INADDR_LOOPBACK} : address)};
+}
+
 }  // namespace
 
 Origin origin_of(const sockaddr_storage &address) {
     if (address.ss_family != AF_INET6) {
-        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
-        return Origin{mapped_ipv4 | ntohl(v4.sin_addr.s_addr)};
+        return origin_of_ipv4(ntohl(reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr));
     }
     const in6_addr &v6 = reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr;
-    const bool lower = IN6_IS_ADDR_LINKLOCAL(&v6) || IN6_IS_ADDR_V4MAPPED(&v6);
-    return Origin{half_of(v6, lower ? sizeof(std::uint64_t) : 0)};
+    constexpr std::size_t middle = sizeof(std::uint64_t);
+    if (IN6_IS_ADDR_LOOPBACK(&v6)) {
+        return origin_of_ipv4(INADDR_LOOPBACK);
+    }
+    if (IN6_IS_ADDR_V4MAPPED(&v6)) {
+        return origin_of_ipv4(static_cast<std::uint32_t>(half_of(v6, middle)));
+    }
+    return Origin{half_of(v6, IN6_IS_ADDR_LINKLOCAL(&v6) ? middle : 0)};
 }
 
 void Shares::remove(Origin origin, std::size_t amount) {

@@ -13,7 +13,8 @@
 namespace base {
 
 // An IPv4 address, or the upper 64 bits of an IPv6 one, because one host may have all of the lower ones. A
-// link-local address counts with its lower 64 bits, because the upper ones are the same for all.
+// link-local address counts with its lower 64 bits, because the upper ones are the same for all. The
+// addresses of the loopback are one, because any program of this host may have all of them.
 enum class Origin : std::uint64_t {};
 [[nodiscard]] Origin origin_of(const sockaddr_storage &address);
 

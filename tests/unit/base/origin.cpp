@@ -37,7 +37,16 @@ void an_address_of_ipv4_is_one(void **) {
 void a_network_of_ipv6_is_one(void **) {
     assert_true(at("2001:db8:0:1::1") == at("2001:db8:0:1:ffff::2"));
     assert_true(at("2001:db8:0:1::1") != at("2001:db8:0:2::1"));
-    assert_true(at("::1") != at("127.0.0.1"));
+}
+
+// A program of this host may have all of these.
+void the_loopback_is_one(void **) {
+    assert_true(at("127.0.0.1") == at("127.0.0.2"));
+    assert_true(at("127.0.0.1") == at("127.255.255.254"));
+    assert_true(at("127.0.0.1") == at("::1"));
+    assert_true(at("127.0.0.1") == at("::ffff:127.9.9.9"));
+    assert_true(at("127.0.0.1") != at("126.0.0.1"));
+    assert_true(at("127.0.0.1") != at("128.0.0.1"));
 }
 
 void neighbours_on_a_link_are_different(void **) {
@@ -66,6 +75,7 @@ void shares_are_counted(void **) {
 int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(an_address_of_ipv4_is_one), cmocka_unit_test(a_network_of_ipv6_is_one),
-        cmocka_unit_test(neighbours_on_a_link_are_different), cmocka_unit_test(shares_are_counted)};
+        cmocka_unit_test(the_loopback_is_one), cmocka_unit_test(neighbours_on_a_link_are_different),
+        cmocka_unit_test(shares_are_counted)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

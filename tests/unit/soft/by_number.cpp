@@ -13,6 +13,7 @@
 
 // These come last, because they assert.
 #include "device.hpp"
+#include "own_network.hpp"
 
 namespace {
 
@@ -251,6 +252,11 @@ void a_request_that_waits_tries_again(Numbered &ends) {
 }  // namespace
 
 int main() {
+    if (!test::enter_own_network()) {
+        return test::skipped;
+    }
+    test::set_up(true);
+    test::set_address("192.0.2.1", "lo:1");
     const CMUnitTest tests[] = {
         fixture_test(what_names_others_is_refused),
         fixture_test(one_of_two_attempts_counts),

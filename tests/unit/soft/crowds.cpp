@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Many peers take scarce resources and give nothing. The device serves others beside them. This program
-// shortens the limits for all its tests.
+// shortens the limits for all its tests. It has a network of its own, for peers of two hosts: 127.0.0.1 is
+// the first, and 192.0.2.2 the second.
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <string>
@@ -19,9 +21,11 @@
 
 #include "../../limits.hpp"
 #include "base/log.hpp"
+#include "soft/datagram/lookup.hpp"
 
-// This comes last, because it asserts.
+// These come last, because they assert.
 #include "device.hpp"
+#include "own_network.hpp"
 
 namespace {
 
@@ -292,8 +296,8 @@ void who_guesses_keys_waits(Ends &ends) {
     other.connect(device.port(), 0, 2);
     other.send_frame(test::plain);
     rdma_cm_id *const first = device.take_request();
-    assert_int_equal(ntohl(reinterpret_cast<sockaddr_in *>(rdma_get_peer_addr(first))->sin_addr.s_addr),
-                     INADDR_LOOPBACK + 1);
+    assert_int_equal(reinterpret_cast<sockaddr_in *>(rdma_get_peer_addr(first))->sin_addr.s_addr,
+                     test::ipv4("192.0.2.2").sin_addr.s_addr);
     // After that the device serves these requests as any other: each after half the longest delay, less the
     // guesses that were forgotten meanwhile.
     constexpr auto delay = soft::limits::longest_guess_delay * 3 / 8;
@@ -326,9 +330,39 @@ void ended_connections_whose_peers_do_not_read_give_way(Ends &ends) {
     assert_false(is_reset(elsewhere.front()));
 }
 
+// One address sends as many requests for a service of datagrams as the device remembers, and the program
+// answers none. They keep out no request of another address, and do not replace one that came before them.
+void lookups_of_one_address_give_way(void **) {
+    sockaddr_in here = test::ipv4("127.0.0.1");
+    ibv_gid to{};
+    to.raw[10] = to.raw[11] = 0xff;
+    std::memcpy(&to.raw[12], &here.sin_addr, sizeof(here.sin_addr));
+    const auto from = [&](const char *host, std::uint64_t token) {
+        sockaddr_in address = test::ipv4(host);
+        address.sin_port = htons(1);
+        return soft::Lookup{.from = soft::udp::endpoint_of(reinterpret_cast<const sockaddr &>(address)),
+                            .to = to,
+                            .token = token};
+    };
+    soft::LookupService service{std::move(*soft::udp::bound(reinterpret_cast<const sockaddr &>(here), {}))};
+    assert_true(service.begin(from("192.0.2.2", 1)));
+    for (std::uint64_t token = 1; token <= 2 * soft::limits::max_listen_backlog; ++token) {
+        assert_true(service.begin(from("192.0.2.3", token)));
+    }
+    assert_true(service.begin(from("192.0.2.4", 1)));
+    assert_int_equal(service.answer(from("192.0.2.3", 1), {}), EINVAL);
+    assert_int_equal(service.answer(from("192.0.2.2", 1), {}), 0);
+    assert_int_equal(service.answer(from("192.0.2.4", 1), {}), 0);
+}
+
 }  // namespace
 
 int main() {
+    if (!test::enter_own_network()) {
+        return test::skipped;
+    }
+    test::set_up(true);
+    test::set_address("192.0.2.1", "lo:1");
     test::limits().max_draining = drains;
     test::limits().max_handshakes = handshakes;
     const CMUnitTest tests[] = {fixture_test(silent_peers_do_not_stop_a_listener),
@@ -339,6 +373,7 @@ int main() {
                                 fixture_test(a_flood_is_few_lines),
                                 fixture_test(peers_that_do_not_read_pin_a_bound),
                                 fixture_test(who_guesses_keys_waits),
-                                fixture_test(ended_connections_whose_peers_do_not_read_give_way)};
+                                fixture_test(ended_connections_whose_peers_do_not_read_give_way),
+                                cmocka_unit_test(lookups_of_one_address_give_way)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

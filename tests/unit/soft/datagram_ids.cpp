@@ -309,27 +309,6 @@ void a_request_comes_again(Ids &ids) {
     assert_true(reply && reply->token == 77 && reply->qp_num == 0x812345);
 }
 
-// One address sends as many requests as the device remembers, and the program answers none. They keep out no
-// request of another address, and do not replace one that came before them.
-void requests_of_one_address_give_way(void **) {
-    const auto from = [](const char *host, std::uint64_t token) {
-        const sockaddr_in address = address_of(host, 1);
-        return soft::Lookup{.from = soft::udp::endpoint_of(reinterpret_cast<const sockaddr &>(address)),
-                            .to = gid_of(here),
-                            .token = token};
-    };
-    sockaddr_in of_service = address_of(here);
-    soft::LookupService service{std::move(*soft::udp::bound(*general(of_service), {}))};
-    assert_true(service.begin(from("127.0.0.2", 1)));
-    for (std::uint64_t token = 1; token <= 2 * soft::limits::max_listen_backlog; ++token) {
-        assert_true(service.begin(from("127.0.0.3", token)));
-    }
-    assert_true(service.begin(from("127.0.0.4", 1)));
-    assert_int_equal(service.answer(from("127.0.0.3", 1), {}), EINVAL);
-    assert_int_equal(service.answer(from("127.0.0.2", 1), {}), 0);
-    assert_int_equal(service.answer(from("127.0.0.4", 1), {}), 0);
-}
-
 // Datagrams that were changed or cut are no requests. A datagram that comes from elsewhere,
 // or answers another request, is no reply.
 void bytes_that_mean_nothing(Ids &ids) {
@@ -543,7 +522,6 @@ int main() {
         fixture_test(an_answer_outlives_the_listener),
         fixture_test(nobody_listens),
         fixture_test(a_request_comes_again),
-        cmocka_unit_test(requests_of_one_address_give_way),
         fixture_test(bytes_that_mean_nothing),
         fixture_test(calls_that_are_refused),
         fixture_test(a_queue_pair_goes_before_its_id),

@@ -3,12 +3,8 @@
 // the loopback interface, and that is down. They skip where the process may not make such a network.
 #include "soft/ground/interfaces.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,43 +22,19 @@
 #include "soft/device/device.hpp"
 #include "softrdma.h"
 
-// This comes last, because it asserts.
+// These come last, because they assert.
 #include "datagram_end.hpp"
+#include "own_network.hpp"
 
 namespace {
 
-constexpr int skipped = 77;
-
-sockaddr_in ipv4(const char *text) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    assert_int_equal(inet_pton(AF_INET, text, &address.sin_addr), 1);
-    return address;
-}
+using test::ipv4;
+using test::set_address;
+using test::set_up;
 
 soft::Device *device_at(const char *text) {
     const sockaddr_in address = ipv4(text);
     return soft::device_of(reinterpret_cast<const sockaddr &>(address)).value();
-}
-
-void set(unsigned long what, ifreq wanted, const char *label = "lo") {
-    std::strncpy(wanted.ifr_name, label, sizeof(wanted.ifr_name) - 1);
-    const base::Fd any{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
-    assert_int_equal(ioctl(any.get(), what, &wanted), 0);
-}
-
-void set_up(bool up) {
-    ifreq wanted{};
-    wanted.ifr_flags = static_cast<short>(up ? IFF_UP : 0);
-    set(SIOCSIFFLAGS, wanted);
-}
-
-// Sets the address, and replaces one with the same label.
-void set_address(const char *text, const char *label = "lo") {
-    ifreq wanted{};
-    const sockaddr_in address = ipv4(text);
-    std::memcpy(&wanted.ifr_addr, &address, sizeof(address));
-    set(SIOCSIFADDR, wanted, label);
 }
 
 void what_changes_is_seen_at_once(void **) {
@@ -189,9 +161,8 @@ void a_request_to_nobodys_address_is_refused(void **) {
 }  // namespace
 
 int main() {
-    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
-        std::perror("interfaces: no network of our own");
-        return skipped;
+    if (!test::enter_own_network()) {
+        return test::skipped;
     }
     const CMUnitTest tests[] = {cmocka_unit_test(what_changes_is_seen_at_once),
                                 cmocka_unit_test(an_address_with_a_label_is_its_interfaces),

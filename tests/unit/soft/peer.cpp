@@ -37,8 +37,9 @@ void Peer::connect(std::uint16_t port, int max_segment_bytes, unsigned host, int
         assert_int_equal(setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof(room_bytes)), 0);
     }
     if (host != 1) {
+        constexpr std::uint32_t network = 0xc0000200;  // 192.0.2.0
         sockaddr_in from = loopback(0);
-        from.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
+        from.sin_addr.s_addr = htonl(network + host);
         assert_int_equal(bind(socket_, reinterpret_cast<const sockaddr *>(&from), sizeof(from)), 0);
     }
     const sockaddr_in address = loopback(port);

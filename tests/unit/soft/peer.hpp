@@ -22,8 +22,9 @@ public:
     Peer(const Peer &) = delete;
     Peer &operator=(const Peer &) = delete;
 
-    // Connects as initiator, from 127.0.0.host. TCP uses segments of max_segment_bytes at most, and has room
-    // for room_bytes that were not received. When a number is 0, TCP chooses it.
+    // Connects as initiator. Host 1 is 127.0.0.1. Another one is 192.0.2.host, for which a test has a network
+    // of its own (own_network.hpp). TCP uses segments of max_segment_bytes at most, and has room for
+    // room_bytes that were not received. When a number is 0, TCP chooses it.
     void connect(std::uint16_t port, int max_segment_bytes = 0, unsigned host = 1, int room_bytes = 0);
     // Listens as responder and returns the port. accept() then takes the one connection.
     [[nodiscard]] std::uint16_t listen();
