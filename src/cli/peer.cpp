@@ -6,6 +6,9 @@
 #include <netinet/in.h>
 #include <softrdma.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <deque>
 #include <memory>
@@ -55,6 +58,13 @@ Outcome<> check_settings() {
                : failed(Exit::Usage, "{}", reason_of(RPMA_E_PROVIDER).substr(sizeof(": ") - 1));
 }
 
+// Returns whether a device was not opened because this process lacks something, or may not do something, and
+// not because of the address.
+bool is_of_process(int error) {
+    constexpr std::array lacks{EMFILE, ENFILE, ENOMEM, EAGAIN, EPERM, ENOSYS};
+    return std::ranges::find(lacks, error) != lacks.end();
+}
+
 }  // namespace
 
 Outcome<> check_device_choice() {
@@ -101,7 +111,10 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
     clear_log();
     ibv_context *context = nullptr;
     const int result = rpma_utils_get_ibv_context(address.host.c_str(), type, &context);
-    if (result != 0) {
+    if (const int error = errno; result != 0) {
+        if (is_of_process(error)) {
+            return failed("this process cannot use an RDMA device{}", reason_of(result));
+        }
         TRY(check_settings());
     }
     if (result != 0 || context == nullptr) {  // a wildcard address has no single device

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # File descriptors run out at the client or at the server: each says so, and continues when it has some again.
+tests=$(realpath "$(dirname "$0")/..")
 . "$(dirname "$0")/server.bash"
 
 head -c 1M /dev/urandom >content
@@ -20,6 +21,24 @@ for ((limit = 7; limit < 40; limit++)); do
 done
 [ $code -eq 0 ] || die "no push with $limit descriptors"
 [ $cannot_connect -eq 1 ] || die "no limit stops a push at its connection"
+
+# The process is told what it lacks, and no address, when it has no device because of that. Root may have any number of
+# threads, so another user has none.
+refused_with 1 'rpma: this process cannot use an RDMA device: ' prlimit --nofile=7 "$rpma" status "$address"
+grep -q 'this process may have 7 (ulimit -n)' stderr || die "the limit is not named"
+as=()
+one=$rpma
+if [ "$(id -u)" -eq 0 ]; then
+    place=$(mktemp -d /tmp/rpma-descriptors.XXXXXX)
+    trap 'clean_up; rm -rf "$place"' EXIT
+    chmod 755 "$place"
+    words=$("$tests/other_user.sh" "$rpma" "$place/own" nobody) || die "nobody cannot run rpma"
+    mapfile -t as <<<"$words"
+    one=$place/own/bin/rpma
+fi
+refused_with 1 "rpma: this process cannot use an RDMA device: cannot start the soft device's thread: " \
+    "${as[@]}" prlimit --nproc=1 "$one" status "$address"
+grep -q 'ulimit -u' stderr || die "the limit is not named"
 
 # The server can accept no socket. The client waits, and the server tries again and says so once.
 limit_server() { prlimit --pid "$server" --nofile="$1:"; }

@@ -124,7 +124,11 @@ base::Result<void> Engine::enrol(Group &group) {
         if (error == 0) {
             state.running = true;
         } else {
-            BASE_LOG(Error, "cannot start the soft device's thread: %s", base::error_text(error));
+            BASE_LOG(Error, "cannot start the soft device's thread: %s%s", base::error_text(error),
+                     error == EAGAIN
+                         ? " (expected that its user, or its cgroup, may have one more: ulimit -u, "
+                           "pids.max)"
+                         : "");
         }
     }
     const bool runs = state.running;
