@@ -52,6 +52,15 @@ bounded "$rpma" pull "$address" destination/link >stdout
 cmp 64M destination/file
 [ "$(stat -c %a destination/file)" = 600 ] || die "the rights changed"
 [ "$(ls -A destination | wc -l)" -eq 2 ] || die "something is left behind: $(ls -A destination)"
+# Another user's file grants nobody more than a new one, and not more than it did.
+if [ "$(id -u)" -eq 0 ]; then
+    for rights in 666:644 600:600; do
+        chown 65534 destination/file
+        chmod "${rights%:*}" destination/file
+        (umask 022 && bounded "$rpma" pull "$address" destination/file >stdout) || die "pull over a file of another user"
+        [ "$(stat -c '%u %a' destination/file)" = "0 ${rights#*:}" ] || die "its rights: $(stat -c '%u %a' destination/file)"
+    done
+fi
 stop_server
 # The rest is about the soft device.
 [ "${RPMA_DEVICE:-}" != kernel ] || exit 0

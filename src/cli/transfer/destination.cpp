@@ -52,6 +52,17 @@ int descriptor_of(fs::path path) {
     return -1;
 }
 
+// Gives the new file the rights of the one that it replaces. Another user's file grants nobody more than a
+// new one does: he may have made it for that.
+bool keep_rights(int file, const struct stat &replaced) {
+    struct stat status{};
+    if (fstat(file, &status) != 0) {
+        return false;
+    }
+    const mode_t most = replaced.st_uid == status.st_uid ? ACCESSPERMS : status.st_mode;
+    return fchmod(file, replaced.st_mode & most & ACCESSPERMS) == 0;
+}
+
 }  // namespace
 
 Outcome<Destination> Destination::open(const std::string &path) {
@@ -71,7 +82,7 @@ Outcome<Destination> Destination::open(const std::string &path) {
         return failed("{}: expected a regular file or none", path);
     }
     destination.file_.emplace(TRY(StagedFile::create(path, 0666)));
-    if (exists && fchmod(destination.file_->fd(), status.st_mode & 0777) != 0) {
+    if (exists && !keep_rights(destination.file_->fd(), status)) {
         return failed("{}: cannot set its rights: {}", path, errno_text(errno));
     }
     return destination;

@@ -4,6 +4,7 @@
 #include "cli/transfer/staged_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +22,43 @@ fs::path folder_of(const fs::path &path) {
     return path.has_parent_path() ? path.parent_path() : fs::path{"."};
 }
 
+// Returns whether a link in this folder may be followed, as open(2) decides where fs.protected_symlinks is 1
+// (proc(5)): in a folder where everybody may make names, another user's link leads to a file of his choice.
+bool may_follow(const fs::path &link, const struct stat &status) {
+    struct stat folder{};
+    constexpr mode_t shared = S_ISVTX | S_IWOTH;
+    return status.st_uid == geteuid() ||
+           (stat(folder_of(link).c_str(), &folder) == 0 &&
+            ((folder.st_mode & shared) != shared || status.st_uid == folder.st_uid));
+}
+
+// Returns the path to which a symbolic link leads, which need not exist, and any other path as it is.
+Outcome<fs::path> followed(const fs::path &path) {
+    constexpr int most_links = 40;  // as open(2)
+    fs::path end = path;
+    for (int links = 0;; ++links) {
+        struct stat status{};
+        if (lstat(end.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) {
+            return end;
+        }
+        if (links == most_links) {
+            return failed("{}: {}", path.string(), errno_text(ELOOP));
+        }
+        if (!may_follow(end, status)) {
+            return failed(
+                "{}: {} is a symbolic link of user {}, in a folder where every user may make one "
+                "(expected a file, or a link of your own)",
+                path.string(), end.string(), status.st_uid);
+        }
+        std::error_code error;
+        const fs::path target = fs::read_symlink(end, error);
+        if (error) {
+            return failed("{}: {}", path.string(), errno_text(error.value()));
+        }
+        end = end.parent_path() / target;
+    }
+}
+
 }  // namespace
 
 // The name has 64 random bits, so that a second try is not needed.
@@ -33,7 +71,7 @@ fs::path StagedFile::hidden_name() const {
 Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Until until) {
     StagedFile file;
     std::error_code none;
-    file.path_ = fs::is_symlink(path, none) ? fs::weakly_canonical(path, none) : path;
+    file.path_ = TRY(followed(path));
     if (!file.path_.has_filename()) {
         return failed("{}: expected the name of a file", path.string());
     }

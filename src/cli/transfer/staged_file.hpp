@@ -17,7 +17,8 @@ class StagedFile {
 public:
     enum class Until { Unnamed, Hidden };  // publish; Unnamed becomes Hidden where it has to
 
-    // Creates an empty file that may become `path`. A symbolic link at `path` is followed.
+    // Creates an empty file that may become `path`. A symbolic link at `path` is followed, unless another
+    // user made it in a folder where every user may.
     [[nodiscard]] static Outcome<StagedFile> create(const std::filesystem::path &path, unsigned mode,
                                                     Until until = Until::Unnamed);
 
