@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sockets_errno.c: errno after a call that succeeded is what it was before, for every name that
- * librsocket-preload.so stands in front of. Run alone, it shows that libc keeps errno so.
+ * librsocket-preload.so or libcarry-preload.so stands in front of. Run alone, it shows that libc keeps errno
+ * so.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -11,10 +12,13 @@
 
 #include <cmocka.h>
 
+#include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +35,7 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,8 +51,14 @@ ssize_t __recvfrom_chk(int fd, void *bytes, size_t size, size_t room, int flags,
 int __poll_chk(struct pollfd *entries, nfds_t count, int timeout, size_t room);
 int __ppoll_chk(struct pollfd *entries, nfds_t count, const struct timespec *timeout, const sigset_t *mask,
                 size_t room);
+int __sigaction(int number, const struct sigaction *action, struct sigaction *before);
+__sighandler_t __sysv_signal(int number, __sighandler_t handler);
+__sighandler_t bsd_signal(int number, __sighandler_t handler);
 int __dprintf_chk(int fd, int flag, const char *format, ...);
 int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments);
+
+/* Programs call functions that the C library advises against. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 enum { untouched = 4321 }; /* no error of libc */
 
@@ -549,6 +560,114 @@ static void call_inotify_init1(void) {
 static void call_memfd_create(void) {
     MAKES_ONE(memfd_create("", 0));
 }
+
+/* ---- signals ---- */
+
+static void on_signal(int number) {
+    (void)number;
+}
+
+static void call_sigaction(void) {
+    SUCCEEDS(sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal}, NULL));
+}
+
+static void call___sigaction(void) {
+    SUCCEEDS(__sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_signal}, NULL));
+}
+
+static void call_signal(void) {
+    SUCCEEDS(signal(SIGUSR1, on_signal));
+}
+
+static void call_ssignal(void) {
+    SUCCEEDS(ssignal(SIGUSR1, on_signal));
+}
+
+static void call_bsd_signal(void) {
+    SUCCEEDS(bsd_signal(SIGUSR1, on_signal));
+}
+
+static void call_sysv_signal(void) {
+    SUCCEEDS(sysv_signal(SIGUSR1, on_signal));
+}
+
+static void call___sysv_signal(void) {
+    SUCCEEDS(__sysv_signal(SIGUSR1, on_signal));
+}
+
+static void call_sigset(void) {
+    SUCCEEDS(sigset(SIGUSR1, on_signal));
+}
+
+static void call_siginterrupt(void) {
+    SUCCEEDS(siginterrupt(SIGUSR1, 0));
+}
+
+/* ---- other programs ---- */
+
+static void ends_well(pid_t process) {
+    int status = -1;
+    assert_int_equal(waitpid(process, &status, 0), process);
+    assert_int_equal(status, 0);
+}
+
+static char *const no_arguments[] = {(char *)"true", NULL};
+
+static void call_posix_spawn(void) {
+    pid_t process = 0;
+    assert_int_equal(SUCCEEDS(posix_spawn(&process, "/bin/true", NULL, NULL, no_arguments, environ)), 0);
+    ends_well(process);
+}
+
+/* libc leaves the errors of its search in PATH. */
+static void call_posix_spawnp(void) {
+    pid_t process = 0;
+    assert_int_equal(posix_spawnp(&process, "true", NULL, NULL, no_arguments, environ), 0);
+    ends_well(process);
+}
+
+static void call_system(void) {
+    assert_int_equal(SUCCEEDS(system("true")), 0);
+}
+
+static void call_popen(void) {
+    errno = untouched;
+    FILE *const stream = popen("true", "r");
+    const int after = errno;
+    assert_non_null(stream);
+    assert_int_equal(after, untouched);
+    assert_int_equal(pclose(stream), 0);
+}
+
+/* ---- requests that end later ---- */
+
+#define REQUEST_OF_THE_FILE {.aio_fildes = file, .aio_buf = bytes, .aio_nbytes = 1}
+#define ENDS(suffix, request)                                                       \
+    do {                                                                            \
+        while (aio_error##suffix(request) == EINPROGRESS) {                         \
+            aio_suspend##suffix(&(const struct aiocb##suffix *){request}, 1, NULL); \
+        }                                                                           \
+        assert_int_equal(aio_return##suffix(request), 1);                           \
+    } while (0)
+#define CALLS(suffix)                                                                          \
+    static void call_aio_read##suffix(void) {                                                  \
+        struct aiocb##suffix request = REQUEST_OF_THE_FILE;                                    \
+        SUCCEEDS(aio_read##suffix(&request));                                                  \
+        ENDS(suffix, &request);                                                                \
+    }                                                                                          \
+    static void call_aio_write##suffix(void) {                                                 \
+        struct aiocb##suffix request = REQUEST_OF_THE_FILE;                                    \
+        SUCCEEDS(aio_write##suffix(&request));                                                 \
+        ENDS(suffix, &request);                                                                \
+    }                                                                                          \
+    static void call_lio_listio##suffix(void) {                                                \
+        struct aiocb##suffix request = REQUEST_OF_THE_FILE;                                    \
+        request.aio_lio_opcode = LIO_READ;                                                     \
+        SUCCEEDS(lio_listio##suffix(LIO_WAIT, (struct aiocb##suffix *[]){&request}, 1, NULL)); \
+        ENDS(suffix, &request);                                                                \
+    }
+CALLS()
+CALLS(64)
 
 /* One for each name. */
 static const struct {
