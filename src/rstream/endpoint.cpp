@@ -166,6 +166,11 @@ Endpoint::Endpoint(Domain &domain, const fi_info &info, std::optional<Request> r
 
 // The bytes that were sent still go to the peer. A request that is not accepted is rejected.
 int Endpoint::close() {
+    if (stream_ != nullptr) {
+        const base::Lock lock{shard_->mutex()};
+        stream_->mutex().assert_held();
+        stream_->forget_observer();  // what is noticed from here on is no event
+    }
     if (queue_ != nullptr) {
         (void)queue_->leave(*this, &fid);
         queue_->release();
@@ -176,7 +181,6 @@ int Endpoint::close() {
             (void)shard_->serve();
             stream_->mutex().assert_held();
             stream_->leave();
-            stream_->forget_observer();
             end_watch_of_queue();
             end_watch(Watcher::Program);
         }
