@@ -7,6 +7,7 @@
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS                    a few failures
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS FAILURES SEED      so many of each connection, in an order by the seed
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS silence            both networks fail: takes some minutes
+#     paths.sh RPMA TEST_PEER SOCKET_END PATHS push MIB           a push of so much, while one network and then the other fails
 . "$(dirname "$0")/../namespaces.bash"
 within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
@@ -98,6 +99,58 @@ stop_connection() {
 }
 here_is=on there_is=on
 
+# push_through MIB NETWORK...: a push of so much, from a pipe. While it runs each of these networks in turn fails, and comes
+# back. Prints how long the longest MiB took.
+push_through() {
+    local mib=$1 whole=$rpma part begin spent longest_us=0 network='' try
+    shift
+    local step=$((mib / (2 * $# + 1)))
+    head -c "${mib}M" /dev/urandom >content
+    printf '#!/bin/sh\nexec nsenter --net=/proc/%s/ns/net "%s" "$@"\n' $there "$rpma" >there
+    chmod +x there
+    rpma=$PWD/there
+    listen_on=0.0.0.0
+    SOFTRDMA_MPTCP=on start_server store
+    rpma=$whole
+    address=10.77.1.2:$port
+    mkfifo feed
+    SOFTRDMA_MPTCP=on timeout --kill-after=5 600 "$rpma" push - "$address" <feed >stdout 2>stderr &
+    pid=$!
+    exec {feed}>feed
+    for ((part = 0; part < mib; part++)); do
+        if ((part > 0 && step > 0 && part % step == 0)); then
+            if [ -n "$network" ]; then
+                mend $network packets
+                network=
+            elif [ $# -gt 0 ]; then
+                for try in $(seq 1000); do
+                    [ "$(ss -Htn state established "( dport = :$port )" | wc -l)" -lt 2 ] || break
+                    [ $try -lt 1000 ] || die "the push has one path"
+                    sleep 0.02
+                done
+                network=$1
+                shift
+                fail $network packets
+            fi
+        fi
+        begin=${EPOCHREALTIME/./}
+        dd if=content bs=1M skip=$part count=1 status=none >&$feed || die "the push ends early"
+        spent=$((${EPOCHREALTIME/./} - begin))
+        [ $spent -le $longest_us ] || longest_us=$spent
+    done
+    exec {feed}>&-
+    wait $pid || die "push"
+    [ -z "$network" ] || mend $network packets
+    [ $# = 0 ] || die "network $1 did not fail"
+    echo "push: $mib MiB, the longest MiB took $((longest_us / 1000)) ms"
+    pulled content
+    stop_server
+}
+if [ "$failures" = push ]; then
+    push_through "$seed" 1 2
+    exit 0
+fi
+
 if [ "$failures" = silence ]; then
     for there_is in on off; do
         for kind in write stream; do
@@ -157,31 +210,4 @@ for kind in write stream; do
     stop_connection
 done
 
-# A push whose network fails in the middle.
-head -c 8M /dev/urandom >content
-printf '#!/bin/sh\nexec nsenter --net=/proc/%s/ns/net "%s" "$@"\n' $there "$rpma" >there
-chmod +x there
-whole=$rpma
-rpma=$PWD/there
-export SOFTRDMA_MPTCP=on
-listen_on=0.0.0.0
-start_server store
-rpma=$whole
-address=10.77.1.2:$port
-mkfifo feed
-bounded "$rpma" push - "$address" <feed >stdout 2>stderr &
-pid=$!
-exec {feed}>feed
-head -c 4M content >&$feed
-for try in $(seq 1000); do
-    [ "$(ss -Htn state established "( dport = :$port )" | wc -l)" -lt 2 ] || break
-    [ $try -lt 1000 ] || die "the push has one path"
-    sleep 0.02
-done
-fail 1 packets
-tail -c +$((4 * 1024 * 1024 + 1)) content >&$feed
-exec {feed}>&-
-wait $pid || die "push"
-mend 1 packets
-pulled content
-stop_server
+push_through 8 1
