@@ -35,6 +35,7 @@ rstream:        stream librpma.h rdma
 socket_preload: rsocket rpma/rsocket.h
 carry:          registry
 carry_preload:  carry socket_preload
+carry_device:   carry librpma.h
 cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '

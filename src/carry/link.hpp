@@ -56,11 +56,13 @@ struct Direction {
     std::atomic<std::uint32_t> turns_read;         // the turn that the receiver reads
     std::atomic<std::uint32_t> sleepers;           // receivers that sleep, or are about to
     std::atomic<std::uint32_t> sleeps;             // that have begun; each is rung for once
+    std::atomic<std::uint32_t> refuses;            // between hosts, where `put` is the sender's alone
+    std::atomic<std::uint32_t> heard;              // messages of the sender's that this end's agent has seen
     alignas(4096) std::byte ring[ring_bytes];
 };
 
 struct Link {
-    static constexpr std::uint64_t mark = 0x72706d612d637233;  // changes when the layout does
+    static constexpr std::uint64_t mark = 0x72706d612d637234;  // changes when the layout does
     // The end that made the link offers it; the other one joins; the first opens it, which proves to the
     // other that it still has the connection. No turn leaves TCP before that.
     enum State : std::uint32_t { Offered, Joined, Open, Withdrawn };
@@ -69,7 +71,10 @@ struct Link {
     Connection connection;
     std::uint32_t maker;  // the side that made it
     std::atomic<std::uint32_t> state;
-    std::atomic<std::uint32_t> closed[2];  // by side: the end is closed
+    // Between two hosts an end says before it closes what its kernel does: it resets the connection when the
+    // program asks for that, or has not read all; or the program has shut it down before.
+    enum Closed : std::uint32_t { NotClosed, Orderly, Resets, AfterShutdown };
+    std::atomic<std::uint32_t> closed[2];  // by side
     std::atomic<std::uint32_t> leaves[2];  // by side: the end sends through TCP from here on
     // By side: the end is about to close or to shut down, or others may do it. The end of a connection
     // without it is that of a killed process, of whose ring the kernel does not know.

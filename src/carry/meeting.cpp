@@ -28,10 +28,12 @@
 #include "base/mutex.hpp"
 #include "base/own_user.hpp"
 #include "carry/high_number.hpp"
+#include "carry/mirror.hpp"
 #include "carry/records.hpp"
 #include "carry/section.hpp"
 #include "carry/shake.hpp"
 #include "carry/socket.hpp"
+#include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 
 #ifndef SO_NETNS_COOKIE
@@ -346,6 +348,12 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             records::add(socket, fd);
             socket.connection_ = *connection;
             socket.side_ = connection->side;
+            socket.is_far_ = mirrors::device() != nullptr;
+            if (socket.is_far_) {
+                mirrors::device()->look_for(sockets.place_of(socket), *connection);
+                socket.meeting_state_ = Waiting;
+                return true;
+            }
             if (Slot *const other = table.find(name_of(*connection, 1 - connection->side));
                 other != nullptr) {
                 return offer(socket, *other);
@@ -355,6 +363,9 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             return true;
         }
         case Waiting: {
+            if (socket.is_far_) {
+                return find_mirror(socket, fd);
+            }
             const Slot &own = table.slots[socket.slot_];
             if (own.name != name_of(socket.connection_, side)) {
                 socket.meeting_state_ = None;
@@ -371,10 +382,28 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             return ++socket.looks_ % looks_in_row != 0;
         }
         case Offering:
+            if (const Mirror *const mirror =
+                    socket.is_far_ ? mirrors::device()->found(sockets.place_of(socket)) : nullptr;
+                mirror != nullptr && mirror->is_lost()) {
+                give_up(socket);
+                return false;
+            }
             return settle(socket, fd, *socket.offered_) || ++socket.looks_ % looks_in_row != 0;
         default:
             return false;
     }
+}
+
+// The device looks in the background.
+bool Meeting::find_mirror(Socket &socket, int fd) {
+    const std::uint32_t place = sockets.place_of(socket);
+    if (Mirror *const mirror = mirrors::device()->found(place); mirror != nullptr) {
+        socket.offered_ = &mirror->link();
+        socket.meeting_state_ = Offering;
+        return settle(socket, fd, mirror->link());
+    }
+    mirrors::device()->look_for(place, socket.connection_);
+    return ++socket.looks_ % looks_in_row != 0;
 }
 
 bool Meeting::offer(Socket &socket, Slot &other) {
@@ -466,6 +495,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
         return false;
     }
     if (link.state.compare_exchange_strong(expected, made_it ? Link::Open : Link::Joined)) {
+        socket.push();
         socket.meeting_state_ = Linked;
         if (socket.offered_fd_ >= 0) {
             (void)LIBC(close)(std::exchange(socket.offered_fd_, -1));
@@ -489,7 +519,11 @@ void Meeting::forget(Socket &socket) {
 
 void Meeting::give_up(Socket &socket) {
     mapping.assert_held();
-    if (socket.meeting_state_ == Waiting) {
+    if (socket.is_far_) {
+        if ((socket.meeting_state_ == Waiting || socket.meeting_state_ == Offering) && !socket.is_linked()) {
+            mirrors::device()->forget(sockets.place_of(socket));
+        }
+    } else if (socket.meeting_state_ == Waiting) {
         if (Table *const table = Tables::own(); table != nullptr) {
             std::uint64_t own = name_of(socket.connection_, socket.side_);
             (void)table->slots[socket.slot_].name.compare_exchange_strong(own, 0);

@@ -42,6 +42,7 @@ private:
 
     static void meet(Socket &socket, int fd);
     static bool look(Socket &socket, int fd, Table &table);
+    static bool find_mirror(Socket &socket, int fd);
     static bool offer(Socket &socket, Slot &other);
     static bool join(Socket &socket, int fd, std::uint64_t place);
     static bool settle(Socket &socket, int fd, Link &link);

@@ -5,6 +5,7 @@
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -24,8 +25,10 @@
 #include "base/parts.hpp"
 #include "carry/looking.hpp"
 #include "carry/meeting.hpp"
+#include "carry/mirror.hpp"
 #include "carry/records.hpp"
 #include "carry/shake.hpp"
+#include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 
 namespace carry {
@@ -66,6 +69,8 @@ constinit Link no_link{};
 
 // A doorbell that is counted arrives in this time, unless its sender has been stopped.
 constexpr microseconds waits_for_doorbell{1000};
+// A peer between whose calls its agent answers does so in this time, unless it has been stopped.
+constexpr microseconds waits_for_peer{1'000'000};
 
 short events_now(int fd, short events) {
     pollfd one{.fd = fd, .events = events, .revents = 0};
@@ -290,7 +295,8 @@ void Socket::enter_ring(int fd) {
         return;
     }
     if (stays() || out_.stays_in_tcp || link()->state != Link::Open || out_.under_way != 0 ||
-        direction.turns_read.load(std::memory_order_acquire) != out_.turn || !peer_is_there(fd)) {
+        direction.turns_read.load(std::memory_order_acquire) != out_.turn || direction.refuses != 0 ||
+        is_mirror_lost() || !peer_is_there(fd)) {
         return;
     }
     if (!kernel_agrees_to_sent(fd)) {
@@ -304,6 +310,9 @@ void Socket::enter_ring(int fd) {
 
 void Socket::leave_ring() {
     if (is_in_ring(out_.turn)) {
+        if (settles_turn() && is_mirrored() && to_peer().taken != out_.put) {
+            wake_before_leaving();
+        }
         begin_turn();
     }
 }
@@ -314,6 +323,7 @@ void Socket::begin_turn() {
     next.begin.store(out_.count, std::memory_order_relaxed);
     next.doorbells.store(out_.doorbells, std::memory_order_relaxed);
     direction.turn.store(out_.turn, std::memory_order_seq_cst);
+    push();
     publish();
 }
 
@@ -333,8 +343,9 @@ bool Socket::peer_is_there(int fd) {
 // The kernel's end of a connection is an orderly one, also where a process was killed that had not read all
 // of its ring. Returns true once for such an end; then the connection is as after a reset.
 bool Socket::resets(int fd) {
-    const bool is_reset = link()->state == Link::Open && link()->ends[1 - side_] == 0 &&
-                          to_peer().taken != out_.put && !was_reset_.exchange(true);
+    const bool is_killed =
+        link()->state == Link::Open && link()->ends[1 - side_] == 0 && (!is_mirrored() || is_mirror_lost());
+    const bool is_reset = is_killed && to_peer().taken != out_.put && !was_reset_.exchange(true);
     if (is_reset) {
         (void)LIBC(shutdown)(fd, SHUT_WR);
     }
@@ -343,6 +354,9 @@ bool Socket::resets(int fd) {
 
 // Returns whether a process was killed that had read all but a doorbell: the kernel resets the connection.
 bool Socket::ended_by_doorbell() const {
+    if (is_mirrored()) {
+        return closed_with_doorbell();
+    }
     const Direction &direction = to_peer();
     const std::uint32_t turn = direction.turn;
     return link()->state == Link::Open && link()->ends[1 - side_] == 0 && is_in_ring(turn) &&
@@ -382,7 +396,7 @@ std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {
         out_.stays_in_tcp = true;  // the peer says that it took what was not there
         return 0;
     }
-    if (used == 0) {  // begins at the front again, which is in the processor's cache
+    if (used == 0 && !is_mirrored()) {  // begins at the front again, which is in the processor's cache
         out_.origin = put;
         direction.origin.store(put, std::memory_order_relaxed);
         direction.filled_at.store(now(), std::memory_order_relaxed);
@@ -397,12 +411,13 @@ std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {
     if (size == 0) {
         return 0;
     }
-    if (!direction.put.compare_exchange_strong(put, put + size)) {
+    if (direction.refuses != 0 || !direction.put.compare_exchange_strong(put, put + size)) {
         out_.stays_in_tcp = true;  // the receiver refuses more
         return 0;
     }
-    out_.put.store(put + size, std::memory_order_relaxed);
+    out_.put.store(put + size, std::memory_order_seq_cst);
     out_.count.fetch_add(size, std::memory_order_relaxed);
+    push();
     return size;
 }
 
@@ -421,14 +436,26 @@ bool Socket::has_sleeper() {
 // A socket that takes no byte now holds bytes that the receiver has not read, which end its sleep as well. It
 // holds none when the receiver has come as far as the ring.
 void Socket::ring_doorbell(int fd) {
-    Direction &direction = to_peer();
+    const Direction &direction = to_peer();
     if (has_sleeper() && (direction.turns_read.load(std::memory_order_acquire) == out_.turn ||
                           (events_now(fd, POLLOUT) & POLLOUT) != 0)) {
-        direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
-        const char bell = 0;
-        if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-            direction.doorbells.store(--out_.doorbells, std::memory_order_seq_cst);
+        if (!has_settled_turn()) {
+            out_.rings_once = true;  // the agent rings when the turn is settled
+            return;
         }
+        send_doorbell(fd);
+    }
+}
+
+void Socket::send_doorbell(int fd) {
+    Direction &direction = to_peer();
+    direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
+    push();
+    const char bell = 0;
+    if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        keep({.is_final = true, .result = -1, .error = errno});
+        direction.doorbells.store(--out_.doorbells, std::memory_order_seq_cst);
+        push();
     }
 }
 
@@ -437,6 +464,7 @@ void Socket::leave() {
     leave_ring();
     out_.stays_in_tcp = true;
     link()->leaves[side_] = 1;
+    push_and_tell();
 }
 
 // When both ends have left the rings, and what was in both is read, the kernel does everything again.
@@ -455,6 +483,7 @@ void Socket::leave_with_peer(int fd) {
         advance();
         is_left = to_peer().taken == out_.put && peers_turn() == in_.turn && !is_in_ring(in_.turn) &&
                   drop_all_doorbells(fd) && has_link_.exchange(false);
+        push();
     }
     if (is_left) {
         epolls::unlinked(*this);
@@ -483,10 +512,14 @@ void Socket::take_link(Link &link) {
     out_.rings_once = true;
     out_.stays_in_tcp = false;
     out_.rung = 0;
-    if (Link *const before = link_.exchange(&link); before != nullptr) {
-        (void)munmap(before, sizeof(Link));
+    unmap(link_.exchange(&link));
+    in_.is_armed = false;
+    is_mirrored_ = is_far_;
+    if (is_far_) {
+        mirrors::set(*this, mirrors::device()->take(sockets.place_of(*this)));
     }
     has_link_ = true;
+    push();
 }
 
 // ---- receiving ----
@@ -527,15 +560,23 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             if (done == before && nothing.result > 0) {
                 done += take_unexplained(fd, parts, done, flags);
             }
+            push();
             publish();
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
+            keep(nothing);
             return static_cast<ssize_t>(done);
+        }
+        if (waits_for_copy(nothing)) {
+            (void)sched_yield();
+            continue;
         }
         if (nothing.is_final) {
             return end_of(fd, nothing);
         }
-        if (done == before && !waits) {
+        if (const int error = done == before ? in_.kept_error.exchange(0) : 0; error != 0) {
+            nothing = {.is_final = true, .result = -1, .error = error};
+        } else if (done == before && !waits) {
             nothing = sleep(fd, flags);
         } else if (done == before && !comes_soon()) {
             if (handlers.without_restart()) {
@@ -548,15 +589,33 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     }
 }
 
+// The kernel tells of an error once. A call that has bytes leaves it to the next one.
+void Socket::keep(const Nothing &nothing) {
+    if (nothing.result < 0 && nothing.error != EAGAIN && nothing.error != EINTR && nothing.error != EPIPE) {
+        in_.kept_error = nothing.error;
+    }
+}
+
 // Returns what a call returns that has nothing, after the program has read all that came.
 ssize_t Socket::end_of(int fd, const Nothing &nothing) {
-    if (nothing.result == 0 && resets(fd)) {
+    if (nothing.result == 0 && is_mirrored()) {
+        const Section section{
+            out_.lock};  // the agent may have been told of an error by its doorbell just now
+        if (const int error = in_.kept_error.exchange(0); error != 0) {
+            return end_of_error(error);
+        }
+    }
+    if (nothing.result == 0 && (resets(fd) || closed_unread(fd))) {
         errno = ECONNRESET;
         return -1;
     }
-    errno = nothing.error;
-    const bool is_reset = nothing.result < 0 && nothing.error == ECONNRESET && !was_reset_.exchange(true);
-    return is_reset && ended_by_doorbell() ? 0 : nothing.result;
+    return nothing.result == 0 ? 0 : end_of_error(nothing.error);
+}
+
+ssize_t Socket::end_of_error(int error) {
+    errno = error;
+    const bool is_reset = error == ECONNRESET && !was_reset_.exchange(true);
+    return is_reset && ended_by_doorbell() ? 0 : -1;
 }
 
 // Looks at the ring for a short time. Returns whether bytes came.
@@ -704,6 +763,10 @@ bool Socket::may_drop_doorbells() {
     if (direction.sleepers.load(std::memory_order_seq_cst) == 0) {
         return true;
     }
+    if (is_mirrored()) {
+        arm();
+        return in_ring(in_.turn) == 0;
+    }
     direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
     return in_ring(in_.turn) == 0;
 }
@@ -783,6 +846,14 @@ std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int fla
 std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int flags) {
     const int here = waiting_bytes(fd, SIOCINQ);
     advance();
+    if (is_mirrored()) {
+        if (!is_mirror_lost()) {
+            (void)sched_yield();  // what explains them is on its way
+            return 0;
+        }
+        reset(fd);
+        return 0;
+    }
     if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 ||
         in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst)) {
         return 0;
@@ -816,8 +887,14 @@ void Socket::drop(int fd, std::size_t bytes) {
 bool Socket::begin_sleep(int fd) {
     const Inside inside{*this};
     Direction &direction = from_peer();
-    direction.sleepers.fetch_add(1, std::memory_order_seq_cst);
-    direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
+    if (!is_mirrored()) {
+        direction.sleepers.fetch_add(1, std::memory_order_seq_cst);
+        direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
+    } else if (!is_armed()) {
+        const Section section{in_.lock};
+        advance();
+        arm();
+    }
     const bool has_nothing = peers_turn() == in_.turn && is_in_ring(in_.turn) &&
                              in_.dropped == direction.doorbells.load(std::memory_order_seq_cst);
     if (has_nothing) {
@@ -829,12 +906,15 @@ bool Socket::begin_sleep(int fd) {
         (void)drop_all_doorbells(fd);
         advance();
     }
+    push();
     return in_ring(in_.turn) == 0;
 }
 
 void Socket::end_sleep() {
     const Inside inside{*this};
-    from_peer().sleepers.fetch_sub(1);
+    if (!is_mirrored()) {
+        from_peer().sleepers.fetch_sub(1);
+    }
 }
 
 bool Socket::is_readable(int fd) {
@@ -847,6 +927,10 @@ bool Socket::is_readable(int fd) {
         }
         const std::uint64_t before = in_.dropped;
         const bool all = drop_all_doorbells(fd);
+        push();
+        if (in_.dropped == before && is_mirrored() && is_in_ring(in_.turn)) {  // rule 2
+            return (events_now(fd, POLLIN | POLLRDHUP) & ~POLLIN) != 0;
+        }
         if (in_.dropped == before) {
             return all && (events_now(fd, POLLIN) & POLLIN) != 0;
         }
@@ -867,6 +951,9 @@ std::size_t Socket::unread() const {
 // sender that has not taken this link yet, after an earlier one.
 std::uint64_t Socket::unread_in_tcp(int fd) const {
     const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
+    if (is_mirrored()) {
+        return explained(in_tcp);
+    }
     const std::uint64_t bells = from_peer().doorbells.load(std::memory_order_seq_cst);
     const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);
     return in_tcp - std::min(in_tcp, unread_bells);
@@ -900,6 +987,11 @@ void Socket::send_in_tcp_for_good(const char *why) {
 void Socket::before_shutdown() {
     send_in_tcp_for_good(its_end);
     may_end_ = true;
+    if (is_mirrored()) {
+        const Inside inside{*this};
+        link()->ends[side_] = 1;
+        push();
+    }
     if (is_linked()) {
         link()->ends[side_] = 1;
         epolls::shuts_down(*this);
@@ -921,7 +1013,10 @@ void Socket::will_stay(const char *why) {
 
 void Socket::stay(const char *why) {
     will_stay(why);
-    if (is_linked()) {
+    if (is_linked() && is_mirrored()) {
+        from_peer().refuses = 1;
+        push_and_tell();
+    } else if (is_linked()) {
         from_peer().put.fetch_or(Direction::refused);
     }
 }
@@ -932,6 +1027,9 @@ bool Socket::is_kernels(int fd) {
     stay(why);
     if (!is_linked()) {
         return true;
+    }
+    for (const std::int64_t until = in(waits_for_peer); waits_for_back() && now() < until;) {
+        (void)sched_yield();
     }
     const Section section{in_.lock};
     advance();
@@ -944,6 +1042,7 @@ void Socket::drop_doorbells(int fd) {
         const Section section{in_.lock};
         advance();
         (void)drop_all_doorbells(fd);
+        push();
     }
 }
 
@@ -952,9 +1051,13 @@ void Socket::before_end(int fd) {
     if (!is_linked()) {
         return;
     }
-    link()->ends[side_] = 1;
     const Section section{in_.lock};
     advance();
+    if (is_mirrored()) {
+        say_how_it_closes(fd);
+    }
+    link()->ends[side_] = 1;
+    push();
     for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd) && now() < until;) {
         __builtin_ia32_pause();
     }
@@ -971,13 +1074,24 @@ bool Socket::end() {
         return inside_ == 0;
     }
     Link *const ended = link_.exchange(&no_link);
-    ended->closed[side_] = 1;
+    std::uint32_t unsaid = Link::NotClosed;
+    (void)ended->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
+    push();
     has_link_ = false;
     if (inside_ != 0) {
         return false;  // the link stays mapped
     }
-    (void)munmap(ended, sizeof(Link));
+    unmap(ended);
     return true;
+}
+
+// A mirror unmaps its own, when the peer has what was pushed.
+void Socket::unmap(Link *link) {
+    if (is_mirrored() && mirrors::of(*this) != nullptr) {
+        mirrors::set(*this, nullptr);
+    } else if (link != nullptr) {
+        (void)munmap(link, sizeof(Link));
+    }
 }
 
 bool Socket::one_process_less() {

@@ -137,6 +137,17 @@ public:
     // use this library may have it. It does when the ring is empty, and the socket stays (stay()).
     [[nodiscard]] bool is_kernels(int fd);
 
+    // ---- a link between two hosts (carry/mirror) ----
+    // The peer has sent a message: it sleeps, or leaves the link. Its agent's thread calls.
+    void answer(int fd);
+    // The device has lost the peer. Returns false while TCP may still say whether the peer has ended; with
+    // is_last the connection is reset where bytes may be lost.
+    [[nodiscard]] bool lost_mirror(int fd, bool is_last);
+    // Sends through TCP from here on, and asks the peer to.
+    void ask_back();
+    // Returns whether the peer does, and this end's copy has all that came before.
+    [[nodiscard]] bool is_back() const;
+
     // ---- who has it ----
     void one_more_process() { processes_.fetch_add(1); }
     [[nodiscard]] bool is_of_one_process() const { return processes_ == 1; }
@@ -178,6 +189,12 @@ private:
         std::atomic<std::uint32_t> &inside_;
     };
     using Count = std::atomic<std::uint64_t>;
+    // Says why a call that receives has nothing: the end, or an error.
+    struct Nothing {
+        bool is_final = false;
+        ssize_t result = 0;
+        int error = 0;
+    };
     struct Out {
         SharedLock lock;
         Count count;  // of the program's bytes
@@ -200,12 +217,35 @@ private:
         Count dropped;  // doorbells
         std::uint32_t turn;
         std::atomic<std::uint32_t> under_way;  // calls of the kernel that receive, begun without a link
+        std::atomic<int> kept_error;           // that the kernel has told of, and the program does not know
+        // What had come when the peer was last told of a sleep (a link between two hosts).
+        std::atomic<std::uint64_t> armed_put;
+        std::atomic<std::uint64_t> armed_doorbells;
+        std::atomic<bool> is_armed;
     };
 
     [[nodiscard]] Link *link() const { return link_.load(std::memory_order_acquire); }
     [[nodiscard]] Direction &to_peer() const { return link()->directions[side_]; }
     [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
     [[nodiscard]] static bool is_in_ring(std::uint32_t turn) { return turn % 2 != 0; }
+    // Returns whether the link is a copy of the peer's, on another host.
+    [[nodiscard]] bool is_mirrored() const { return is_mirrored_.load(std::memory_order_relaxed); }
+    // Writes to the peer's copy what this end has changed.
+    void push() const;
+    void push_and_tell() const;
+    [[nodiscard]] bool is_mirror_lost() const;
+    [[nodiscard]] bool settles_turn() const;
+    [[nodiscard]] bool has_settled_turn() const;
+    [[nodiscard]] bool is_armed() const;
+    void arm();
+    [[nodiscard]] bool waits_for_copy(const Nothing &nothing) const;
+    [[nodiscard]] bool waits_for_back() const;
+    void say_how_it_closes(int fd);
+    [[nodiscard]] bool closed_unread(int fd);
+    [[nodiscard]] bool closed_with_doorbell() const;
+    [[nodiscard]] std::uint64_t explained(std::uint64_t in_tcp) const;
+    void unmap(Link *link);
+    void reset(int fd) const;
 
     [[nodiscard]] bool stays() const { return why_in_tcp_ != nullptr; }
     void will_stay(const char *why);
@@ -220,15 +260,11 @@ private:
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
-    // Says why a call that receives has nothing: the end, or an error.
-    struct Nothing {
-        bool is_final = false;
-        ssize_t result = 0;
-        int error = 0;
-    };
+    void keep(const Nothing &nothing);
     [[nodiscard]] bool comes_soon() const;
     [[nodiscard]] static Nothing sleep(int fd, int flags);
     [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
+    [[nodiscard]] ssize_t end_of_error(int error);
 
     // With the lock of Out.
     void enter_ring(int fd);
@@ -242,6 +278,8 @@ private:
     [[nodiscard]] std::size_t put_once(Parts parts, std::size_t skip, std::size_t bytes);
     [[nodiscard]] bool has_sleeper();
     void ring_doorbell(int fd);
+    void send_doorbell(int fd);
+    void wake_before_leaving();
     void leave();
     void take_link(Link &link);
     void leave_with_peer(int fd);
@@ -266,6 +304,7 @@ private:
     In in_;
     std::atomic<Link *> link_;  // also when it is left, until the next one
     std::atomic<bool> has_link_;
+    std::atomic<bool> is_mirrored_;
     mutable std::atomic<std::uint32_t> inside_;
     std::uint32_t side_;
     Role role_;
@@ -287,6 +326,7 @@ private:
     std::uint32_t left_;  // links that did not pay
     std::ptrdiff_t slot_;
     Link *offered_;
+    bool is_far_;  // what is looked for, or offered, is a mirror
     int offered_fd_;
     Connection connection_;
 };

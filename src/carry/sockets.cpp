@@ -8,6 +8,7 @@
 
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "carry/mirror.hpp"
 #include "carry/records.hpp"
 #include "carry/section.hpp"
 
@@ -100,6 +101,23 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
     memory->all[place].begin(role, blocks, is_smc);
     numbers_[place] = 0;
     set(fd, place);
+}
+
+void Sockets::hold() {
+    changing.take();
+}
+
+void Sockets::release() {
+    changing.leave();
+}
+
+int Sockets::number_of(std::uint32_t place) const {
+    for (std::size_t number = 0; numbers_[place] != 0 && number < end_.load(); ++number) {
+        if (std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) == place) {
+            return static_cast<int>(number);
+        }
+    }
+    return -1;
 }
 
 void Sockets::duplicated(int fd, int number) {
@@ -212,6 +230,7 @@ void Sockets::end_with_process() {
             (void)socket.one_process_less();
         }
     });
+    mirrors::drain();
 }
 
 void Sockets::leave() {
@@ -219,6 +238,7 @@ void Sockets::leave() {
         socket.drop_doorbells(fd);
         (void)socket.one_process_less();
     });
+    mirrors::drain();
 }
 
 void Sockets::stay() {

@@ -82,6 +82,13 @@ public:
     // The process is about to fork: its child will have all of them too.
     void fork();
 
+    // Returns one of its numbers; -1 when this process has none.
+    [[nodiscard]] int number_of(std::uint32_t place) const;
+    // Calls use(one of its numbers, the Socket) while no thread can close the number. Returns false when this
+    // process has none for the place.
+    template <typename Use>
+    bool with_number(std::uint32_t place, Use use);
+
     template <typename Use>
     void for_all(Use use) const {
         for (std::size_t number = 0; number < end_.load(); ++number) {
@@ -96,6 +103,8 @@ private:
     [[nodiscard]] Socket &socket(std::uint32_t place) const;
     [[nodiscard]] static Arena *arena();
     void set(int fd, std::uint32_t place);
+    void hold();
+    void release();
     [[nodiscard]] bool take(int fd, Socket &socket);
     template <typename Use>
     void for_each(Use use);
@@ -107,6 +116,18 @@ private:
     std::atomic<std::size_t> end_{0};
     mutable std::atomic<Arena *> arena_{nullptr};
 };
+
+template <typename Use>
+bool Sockets::with_number(std::uint32_t place, Use use) {
+    const HeldHandlers held;
+    hold();
+    const int fd = number_of(place);
+    if (fd >= 0) {
+        use(fd, socket(place));
+    }
+    release();
+    return fd >= 0;
+}
 
 extern constinit Sockets sockets;
 

@@ -262,7 +262,17 @@ private:
         tell("receive", place, side, ask(place, side, command));
     }
 
+    // An epoll set tells of all its members, so the bytes for all of them have to be there: a device brings
+    // them later than the kernel does within a host.
     void waits(std::size_t place, int side) {
+        const std::size_t process = connections_[place].ends[side].process;
+        for (std::size_t other = 0; other < most_connections; ++other) {
+            for (int end = 0; connections_[other].is_open && end < 2; ++end) {
+                if (connections_[other].ends[end].process == process) {
+                    settle(other, end, 0);
+                }
+            }
+        }
         Command command = of(place, side, Call::Wait);
         const bool ends = connections_[place].ends[1 - side].is_shut;
         command.mask = POLLIN | (ends ? std::uint32_t{POLLRDHUP} : 0);
@@ -458,8 +468,10 @@ private:
     }
 
     void stops(std::size_t place, int side) {
+        // A stopped process stops its soft device too, which then takes no turn (RPMA_MODEL_NO_STOPS).
         const Connection &one = connections_[place];
-        if (one.ends[side].is_shut || one.ends[0].process == one.ends[1].process ||
+        if (std::getenv("RPMA_MODEL_NO_STOPS") != nullptr || one.ends[side].is_shut ||
+            one.ends[0].process == one.ends[1].process ||
             one.ends[side].sent - one.ends[1 - side].received > 30'000) {
             return;
         }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/mirror: which Socket of this process has a mirror, and the library that makes them.
+#include "carry/mirror.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+
+#include "base/clock.hpp"
+#include "base/fork.hpp"
+#include "base/log.hpp"
+#include "carry/sockets.hpp"
+
+namespace carry {
+
+namespace {
+
+constinit std::atomic<Mirror *> all[Sockets::most_sockets]{};
+// Places from here on have none.
+constinit std::atomic<std::uint32_t> end_of_all{0};
+constinit std::atomic<MirrorDevice *> loaded{nullptr};
+
+// A peer that is stopped, or whose program is, does not answer. Then the process goes on.
+constexpr std::chrono::seconds waits_for_answers{1};
+
+bool told(std::uint32_t place, Mirror &mirror) {
+    return sockets.with_number(place, [&](int fd, Socket &socket) {
+        if (mirrors::of(socket) == &mirror) {
+            socket.answer(fd);
+        }
+    });
+}
+
+bool lost(std::uint32_t place, Mirror &mirror, bool is_last) {
+    bool is_settled = true;
+    (void)sockets.with_number(place, [&](int fd, Socket &socket) {
+        if (mirrors::of(socket) == &mirror) {
+            is_settled = socket.lost_mirror(fd, is_last);
+        }
+    });
+    return is_settled;
+}
+
+// Stands beside this library, under the name that the environment gives the device.
+MirrorDevice *load(const char *name) {
+    Dl_info own{};
+    if (dladdr(reinterpret_cast<const void *>(&load), &own) == 0 || own.dli_fname == nullptr) {
+        return nullptr;
+    }
+    std::string path{own.dli_fname};
+    path.resize(path.rfind('/') + 1);
+    path += "libcarry-device.so";
+    void *const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (library == nullptr) {
+        BASE_LOG(Error, "RPMA_CARRY_DEVICE=%s: %s: connections stay in TCP", name, dlerror());
+        return nullptr;
+    }
+    // A fork calls the last one first: the device's hooks, which stop it, come behind.
+    (void)pthread_atfork([] { mirrors::come_back(); }, nullptr, nullptr);
+    using Begin = MirrorDevice *(const char *, const Answers *);
+    static constexpr Answers answers{
+        .told = [](std::uint32_t place, Mirror &mirror) { (void)told(place, mirror); }, .lost = lost};
+    auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
+    return begin != nullptr ? begin(name, &answers) : nullptr;
+}
+
+const base::ForkHook mirrors_stay_with_parents{
+    base::ForkLevel::EndedThreads, {.after_in_child = [] {
+        for (std::uint32_t place = 0; place < end_of_all; ++place) {
+            all[place] = nullptr;
+        }
+        if (MirrorDevice *const device = loaded; device != nullptr) {
+            device->forget_all_in_child();
+        }
+    }}};
+
+}  // namespace
+
+namespace mirrors {
+
+MirrorDevice *device() {
+    static MirrorDevice *const chosen = [] {
+        const char *const name = secure_getenv("RPMA_CARRY_DEVICE");
+        return name != nullptr && *name != '\0' ? load(name) : nullptr;
+    }();
+    loaded = chosen;
+    return chosen;
+}
+
+Mirror *of(const Socket &socket) {
+    return all[sockets.place_of(socket)].load(std::memory_order_acquire);
+}
+
+void set(const Socket &socket, Mirror *mirror) {
+    const std::uint32_t place = sockets.place_of(socket);
+    std::uint32_t end = end_of_all;
+    while (end <= place && !end_of_all.compare_exchange_weak(end, place + 1)) {
+    }
+    if (Mirror *const before = all[place].exchange(mirror); before != nullptr) {
+        loaded.load()->retire(*before);
+    }
+}
+
+void drain() {
+    if (MirrorDevice *const used = loaded; used != nullptr) {
+        used->drain();
+    }
+}
+
+void come_back() {
+    bool any = false;
+    const auto for_mirrored = [](auto use) {
+        sockets.for_all([&](int fd, Socket &socket) {
+            if (of(socket) != nullptr && socket.is_linked()) {
+                use(fd, socket);
+            }
+        });
+    };
+    for_mirrored([&](int, Socket &socket) {
+        socket.ask_back();
+        any = true;
+    });
+    bool waits = any;
+    for (const auto until = base::Clock::now() + waits_for_answers; waits && base::Clock::now() < until;) {
+        waits = false;
+        for_mirrored([&](int, const Socket &socket) { waits = waits || !socket.is_back(); });
+        if (waits) {
+            (void)sched_yield();
+        }
+    }
+    if (any) {
+        drain();
+    }
+}
+
+}  // namespace mirrors
+
+}  // namespace carry

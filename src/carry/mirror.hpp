@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/mirror: a link between two hosts. Each end has a copy of the Link, and an RDMA device writes to the
+// peer's copy what this end changes in its own: the bytes of its ring, then its counts (decision 32). The
+// device is another library's (src/carry_device), which a process loads that uses one.
+//
+//      program ── send ──► Out ── copy of the ring ── RDMA writes, in order ──► the peer's copy ──► In
+//
+// A copy may be late, and so may the bytes in TCP. So these rules hold beside those of a link in memory:
+// 1. A byte goes into TCP only when the receiver's copy is known to have the present turn in the ring: the
+//    device has said so (settles_turn()). Else the receiver would take it for a byte of the turn before.
+// 2. A receiver in a turn in the ring drops no byte of TCP that its copy does not explain. It waits: the
+// count
+//    of doorbells, or the next turn, is on its way.
+// 3. A receiver that is about to sleep says so in the copies, and tells the peer (tells) with a message that
+//    the peer's agent answers, a thread of the device. A sender puts first and reads the sleepers then; the
+//    agent reads them first, and what was put then. So one of the two rings.
+// 4. An end that TCP shows is one when the peer's copy cannot change any more: the peer has said that it
+// ends,
+//    or has left the link, or the device has lost it.
+#pragma once
+
+#include <cstdint>
+
+#include "carry/link.hpp"
+
+namespace carry {
+
+class Socket;
+
+// One process has it. Any number of threads may call; none of the calls waits for the peer's program.
+class Mirror {
+public:
+    Mirror() = default;
+    Mirror(const Mirror &) = delete;
+    Mirror &operator=(const Mirror &) = delete;
+    virtual ~Mirror() = default;
+
+    [[nodiscard]] virtual Link &link() = 0;
+    // Writes what this end has changed to the peer's copy. What finds no room in the queue follows later.
+    virtual void push() = 0;
+    // The same, and has the peer's agent look at its copy after it.
+    virtual void push_and_tell() = 0;
+    // Waits until the peer's copy has the turns that were pushed. Returns false when the peer is lost.
+    virtual bool settles_turn() = 0;
+    // Returns whether it has them, after a short time at most. If not, the agent calls Answers::told later.
+    [[nodiscard]] virtual bool has_settled_turn() = 0;
+    // Nothing that either end pushes from here on arrives.
+    [[nodiscard]] virtual bool is_lost() const = 0;
+};
+
+// A library that has an RDMA device. Connections are named by the place of their Socket.
+class MirrorDevice {
+public:
+    MirrorDevice() = default;
+    MirrorDevice(const MirrorDevice &) = delete;
+    MirrorDevice &operator=(const MirrorDevice &) = delete;
+    virtual ~MirrorDevice() = default;
+
+    // Looks for the other end, in the background. The end of side 0 is asked, that of side 1 asks.
+    virtual void look_for(std::uint32_t place, const Connection &connection) = 0;
+    // Returns the mirror that was made, or nullptr.
+    [[nodiscard]] virtual Mirror *found(std::uint32_t place) = 0;
+    // The same; the caller has it from here on, and retires it.
+    [[nodiscard]] virtual Mirror *take(std::uint32_t place) = 0;
+    // Nobody uses what was looked for.
+    virtual void forget(std::uint32_t place) = 0;
+    // The mirror ends when the peer has what was pushed; then the memory of its link is unmapped.
+    virtual void retire(Mirror &mirror) = 0;
+    // Waits until the device has sent what was pushed, a second at most: the process is about to end.
+    virtual void drain() = 0;
+    // A forked child has none of its parent's mirrors.
+    virtual void forget_all_in_child() = 0;
+};
+
+// What the agent does for a mirror: calls `answer` for a message, `lost` when the peer is lost.
+struct Answers {
+    void (*told)(std::uint32_t place, Mirror &mirror);
+    // Returns whether the connection is settled. Otherwise the agent asks again, and says when it did so
+    // often.
+    bool (*lost)(std::uint32_t place, Mirror &mirror, bool is_last);
+};
+
+namespace mirrors {
+
+// Returns the device that RPMA_CARRY_DEVICE names, or nullptr.
+[[nodiscard]] MirrorDevice *device();
+// The mirror of a Socket that has one, in the process that has it; else nullptr.
+[[nodiscard]] Mirror *of(const Socket &socket);
+// Changes it; the one before ends.
+void set(const Socket &socket, Mirror *mirror);
+// Waits until the peers get all that was pushed, whatever this process does next.
+void drain();
+// Each socket of this process sends through TCP from here on, and its peer is asked to.
+void come_back();
+
+}  // namespace mirrors
+
+}  // namespace carry

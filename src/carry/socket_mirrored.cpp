@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry/socket: what a Socket does otherwise when its link is a copy of the peer's, on another host. The
+// rules are those of carry/mirror.
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/interpose.hpp"
+#include "base/log.hpp"
+#include "carry/mirror.hpp"
+#include "carry/socket.hpp"
+#include "carry/sockets.hpp"
+
+namespace carry {
+
+void Socket::push() const {
+    if (is_mirrored()) {
+        const HeldHandlers held;
+        if (Mirror *const mirror = mirrors::of(*this); mirror != nullptr) {
+            mirror->push();
+        }
+    }
+}
+
+void Socket::push_and_tell() const {
+    const HeldHandlers held;
+    if (Mirror *const mirror = is_mirrored() ? mirrors::of(*this) : nullptr; mirror != nullptr) {
+        mirror->push_and_tell();
+    }
+}
+
+bool Socket::is_mirror_lost() const {
+    if (!is_mirrored()) {
+        return false;
+    }
+    const Mirror *const mirror = mirrors::of(*this);
+    return mirror == nullptr || mirror->is_lost();
+}
+
+bool Socket::settles_turn() const {
+    if (!is_mirrored()) {
+        return true;
+    }
+    Mirror *const mirror = mirrors::of(*this);
+    return mirror != nullptr && mirror->settles_turn();
+}
+
+// The same, but waits only for the time of some messages. Later the agent runs answer().
+bool Socket::has_settled_turn() const {
+    Mirror *const mirror = is_mirrored() ? mirrors::of(*this) : nullptr;
+    return !is_mirrored() || (mirror != nullptr && mirror->has_settled_turn());
+}
+
+// Returns whether the peer knows of the sleep, and nothing has come since then. A sender rings once for each
+// sleep that it is told of: for the first bytes that it puts, or has put, after those that this end knew of.
+bool Socket::is_armed() const {
+    const Direction &direction = from_peer();
+    return in_.is_armed && in_.armed_put == direction.put.load(std::memory_order_seq_cst) &&
+           in_.armed_doorbells == direction.doorbells.load(std::memory_order_seq_cst);
+}
+
+// With the lock of In. Tells the peer of a sleep.
+void Socket::arm() {
+    Direction &direction = from_peer();
+    in_.armed_put = direction.put.load(std::memory_order_seq_cst);
+    in_.armed_doorbells = direction.doorbells.load(std::memory_order_seq_cst);
+    in_.is_armed = true;
+    direction.sleepers.store(1, std::memory_order_seq_cst);
+    direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
+    push_and_tell();
+}
+
+// With the lock of In. Returns how many of the bytes in TCP are for the program for certain: those of a turn
+// that the copy has. The others are doorbells, or their turn is on its way.
+std::uint64_t Socket::explained(std::uint64_t in_tcp) const {
+    const Direction &direction = from_peer();
+    const std::uint32_t present = peers_turn();
+    std::uint64_t bytes = 0;
+    std::uint64_t bells = in_.dropped;
+    for (std::uint32_t turn = in_.turn; turn - in_.turn <= present - in_.turn; ++turn) {
+        if (is_in_ring(turn)) {
+            continue;
+        }
+        const std::uint64_t before = direction.turns[turn % Direction::most_turns].doorbells;
+        const std::uint64_t rung = before - std::min(before, bells);
+        bells = std::max(bells, before);
+        in_tcp -= std::min(in_tcp, rung);
+        const std::uint64_t here = std::min(in_tcp, left_of(turn));
+        bytes += here;
+        in_tcp -= here;
+    }
+    return bytes;
+}
+
+// Rule 4. The kernel has an end, or an error that is one.
+bool Socket::waits_for_copy(const Nothing &nothing) const {
+    if (!nothing.is_final || !is_mirrored() ||
+        (nothing.result < 0 && (nothing.error == EAGAIN || nothing.error == EINTR))) {
+        return false;
+    }
+    const Link &copy = *link();
+    const int peer = static_cast<int>(1 - side_);
+    const bool has_left = copy.leaves[peer] != 0 && !is_in_ring(in_.turn) && peers_turn() == in_.turn;
+    const bool is_over = copy.ends[peer] != 0 || copy.closed[peer] != 0 || has_left || is_mirror_lost();
+    // What came before the word that says so came before this look at it.
+    return !is_over || peers_turn() != in_.turn || in_ring(in_.turn) != 0;
+}
+
+// With the lock of In.
+void Socket::say_how_it_closes(int fd) {
+    linger asked{};
+    socklen_t length = sizeof(asked);
+    (void)LIBC(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &asked, &length);
+    const bool is_unread = in_ring(in_.turn) != 0 || unread_in_tcp(fd) != 0;
+    link()->closed[side_] = is_unread || (asked.l_onoff != 0 && asked.l_linger == 0) ? Link::Resets
+                            : may_end_                                               ? Link::AfterShutdown
+                                                                                     : Link::Orderly;
+}
+
+// Bytes that come to a socket after its end make the kernel reset the connection. Those in a ring do not: the
+// sender finds that the peer has closed and has not taken them. Returns true once for such an end.
+bool Socket::closed_unread(int fd) {
+    const bool is_reset = is_mirrored() && link()->closed[1 - side_] == Link::Orderly &&
+                          to_peer().taken != out_.put && !was_reset_.exchange(true);
+    if (is_reset) {
+        (void)LIBC(shutdown)(fd, SHUT_WR);
+    }
+    return is_reset;
+}
+
+// A doorbell may be on its way when the peer closes, whose program has read all. Its kernel resets the
+// connection then.
+bool Socket::closed_with_doorbell() const {
+    const Direction &direction = to_peer();
+    const std::uint32_t turn = direction.turn;
+    const bool is_empty = is_in_ring(turn)
+                              ? direction.turns_read == turn
+                              : direction.turns[turn % Direction::most_turns].begin == out_.count;
+    return link()->state == Link::Open && link()->closed[1 - side_] != Link::Resets && is_empty &&
+           direction.taken == out_.put;
+}
+
+// A receiver may sleep of which this end does not know yet, and the ring has bytes for it. In the turn that
+// comes no doorbell can be sent.
+void Socket::wake_before_leaving() {
+    if (const int fd = sockets.number_of(sockets.place_of(*this)); fd >= 0) {
+        send_doorbell(fd);
+    }
+}
+
+// The agent of this end runs it when the peer's program is about to sleep, or leaves. The peer's copy of the
+// sleepers is in this end's copy before its message, and this end has put what it has put: rule 3.
+void Socket::answer(int fd) {
+    if (!is_linked()) {
+        return;
+    }
+    const Inside inside{*this};
+    const Section section{out_.lock};
+    if (!is_mirrored() || link()->state != Link::Open) {
+        return;
+    }
+    if (is_in_ring(out_.turn) && to_peer().taken != out_.put) {
+        ring_doorbell(fd);
+    }
+    if ((link()->leaves[1 - side_] != 0 || to_peer().refuses != 0) && has_settled_turn()) {
+        leave_ring();
+        out_.stays_in_tcp = true;
+    }
+}
+
+void Socket::ask_back() {
+    const Inside inside{*this};
+    if (is_linked()) {
+        const Section section{out_.lock};
+        leave();
+    }
+}
+
+bool Socket::is_back() const {
+    const Inside inside{*this};
+    return !is_linked() || !waits_for_back();
+}
+
+// Returns whether the peer may put more into the ring.
+bool Socket::waits_for_back() const {
+    if (!is_mirrored() || link()->state != Link::Open || is_mirror_lost() || link()->ends[1 - side_] != 0) {
+        return false;
+    }
+    return is_in_ring(from_peer().turn.load(std::memory_order_seq_cst));
+}
+
+// Between two calls of the program nobody but this knows that what it has sent may be lost. A peer that has
+// ended is the usual reason, and TCP says so soon.
+bool Socket::lost_mirror(int fd, bool is_last) {
+    if (!is_linked()) {
+        return true;
+    }
+    const Inside inside{*this};
+    const Section section{out_.lock};
+    if (!is_mirrored() || !is_in_ring(out_.turn) || link()->ends[1 - side_] != 0) {
+        out_.stays_in_tcp = true;
+        return true;
+    }
+    pollfd one{.fd = fd, .events = POLLRDHUP, .revents = 0};
+    if (LIBC(poll)(&one, 1, 0) > 0) {
+        out_.stays_in_tcp = true;
+        return true;
+    }
+    if (is_last) {
+        out_.stays_in_tcp = true;
+        reset(fd);
+    }
+    return is_last;
+}
+
+// Ends the connection for both ends, as a reset does: bytes are lost with the device.
+void Socket::reset(int fd) const {
+    BASE_LOG(Error,
+             "descriptor %d: the RDMA device has lost the peer, and with it bytes: the connection is reset",
+             fd);
+    const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
+    (void)LIBC(connect)(fd, &none, sizeof(none));
+}
+
+}  // namespace carry

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_device/copy: what is written to the peer's copy, and in which order.
+#include "carry_device/copy.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "base/clock.hpp"
+
+namespace carry_device {
+
+using carry::Direction;
+using carry::Link;
+
+namespace {
+
+std::uint64_t mixed(std::uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+    return value ^ (value >> 31);
+}
+
+// The two hosts have other cookies of their network namespaces, so these are no part of the name.
+std::uint64_t name_of(const carry::Connection &connection, std::uint64_t hash) {
+    std::array<std::uint64_t, sizeof(connection.ends) / 8> words;
+    std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
+    for (const std::uint64_t word : words) {
+        hash = mixed(hash ^ word);
+    }
+    return hash;
+}
+
+// A completion says how many operations are over, and which turn the peer's copy has.
+std::uintptr_t context_of(std::uint32_t operations, std::uint32_t turn) {
+    return std::uintptr_t{turn} << 32 | operations;
+}
+
+}  // namespace
+
+// Operations that are posted together, in order.
+class Copy::Batch {
+public:
+    static constexpr std::size_t most = 24;
+
+    explicit Batch(Copy &copy) : copy_{copy} {}
+    // From the same place of this end's copy, which does not change until the peer has it.
+    void write_from(const void *where, std::size_t bytes) {
+        rpma_op &op = next(RPMA_OP_WRITE);
+        op.local = copy_.memory_.get();
+        op.local_offset = op.remote_offset = offset(where);
+        op.len = bytes;
+    }
+    // These bytes, to the place of `where`.
+    void write(const void *where, const void *bytes, std::size_t size) {
+        rpma_op &op = next(RPMA_OP_WRITE);
+        std::memcpy(room_.data() + used_, bytes, size);
+        op.bytes = room_.data() + used_;
+        used_ += size;
+        op.remote_offset = offset(where);
+        op.len = size;
+    }
+    void flush(const void *where) {
+        rpma_op &op = next(RPMA_OP_FLUSH);
+        op.remote_offset = offset(where);
+        op.len = sizeof(std::uint64_t);
+        op.flush_type = RPMA_FLUSH_TYPE_VISIBILITY;
+    }
+    void send() {
+        rpma_op &op = next(RPMA_OP_SEND);
+        op.remote = nullptr;
+    }
+    [[nodiscard]] std::size_t count() const { return count_; }
+    [[nodiscard]] std::span<rpma_op> operations() { return {operations_.data(), count_}; }
+
+private:
+    [[nodiscard]] std::size_t offset(const void *where) const {
+        return static_cast<std::size_t>(static_cast<const std::byte *>(where) -
+                                        reinterpret_cast<const std::byte *>(copy_.link_));
+    }
+    rpma_op &next(int type) {
+        rpma_op &op = operations_[count_++];
+        op = {};
+        op.type = type;
+        op.flags = RPMA_F_COMPLETION_ON_ERROR;
+        op.remote = copy_.peers_.get();
+        return op;
+    }
+
+    Copy &copy_;
+    std::array<rpma_op, most> operations_;
+    std::size_t count_ = 0;
+    std::array<std::byte, 256> room_;
+    std::size_t used_ = 0;
+};
+
+Copy::Copy(std::uint32_t place, const carry::Connection &connection, int agents_bell)
+    : place_{place},
+      side_{connection.side},
+      agents_bell_{agents_bell},
+      name_{name_of(connection, 1), name_of(connection, 2)} {
+    void *const memory =
+        mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    link_ = memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
+    if (link_ != nullptr) {
+        link_->marked = Link::mark;
+        link_->connection = connection;
+        link_->maker = 1;
+    }
+}
+
+Copy::~Copy() {
+    conn_.reset();
+    peers_.reset();
+    memory_.reset();
+    if (link_ != nullptr) {
+        (void)munmap(link_, sizeof(Link));
+    }
+}
+
+bool Copy::enters(rpma_peer *peer) {
+    constexpr int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC |
+                          RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    rpma_mr_local *memory = nullptr;
+    if (link_ == nullptr || rpma_mr_reg(peer, link_, sizeof(Link), usage, &memory) != 0) {
+        return false;
+    }
+    memory_.reset(memory);
+    return true;
+}
+
+Hello Copy::hello() const {
+    Hello hello;
+    std::ranges::copy(name_, hello.name);
+    hello.side = static_cast<std::uint8_t>(side_);
+    std::size_t size = 0;
+    if (rpma_mr_get_descriptor_size(memory_.get(), &size) == 0 && size <= sizeof(hello.descriptor)) {
+        hello.size = static_cast<std::uint8_t>(size);
+        (void)rpma_mr_get_descriptor(memory_.get(), hello.descriptor);
+    }
+    return hello;
+}
+
+bool Copy::connects(Request request) {
+    std::array<rpma_recv_op, receives> all{};
+    if (rpma_conn_req_recv_many(request.get(), all.data(), all.size(), nullptr) != 0) {
+        return false;
+    }
+    Hello own = hello();
+    const rpma_conn_private_data data{.ptr = &own, .len = sizeof(own)};
+    rpma_conn_req *raw = request.release();
+    rpma_conn *conn = nullptr;
+    if (rpma_conn_req_connect(&raw, &data, &conn) != 0) {
+        return false;
+    }
+    conn_.reset(conn);
+    return rpma_conn_get_cq(conn, &queue_) == 0 && rpma_conn_get_rcq(conn, &receive_queue_) == 0 &&
+           receive_queue_ != nullptr;
+}
+
+bool Copy::takes_hello(const rpma_conn_private_data &data) {
+    Hello theirs;
+    if (data.ptr == nullptr || data.len < sizeof(theirs)) {
+        return false;
+    }
+    std::memcpy(&theirs, data.ptr, sizeof(theirs));
+    rpma_mr_remote *memory = nullptr;
+    std::size_t size = 0;
+    if (theirs.mark != Link::mark || !std::ranges::equal(theirs.name, name_) || theirs.side != 1 - side_ ||
+        theirs.size > sizeof(theirs.descriptor) ||
+        rpma_mr_remote_from_descriptor(theirs.descriptor, theirs.size, &memory) != 0) {
+        return false;
+    }
+    peers_.reset(memory);
+    return rpma_mr_remote_get_size(memory, &size) == 0 && size == sizeof(Link);
+}
+
+// The device of the end that was asked is silent until the other one has sent something.
+bool Copy::begins() {
+    if (side_ == 0) {
+        return true;
+    }
+    const std::lock_guard lock{mutex_};
+    ++told_;
+    open_ += 1;
+    return rpma_send(conn_.get(), nullptr, 0, 0, RPMA_F_COMPLETION_ALWAYS,
+                     reinterpret_cast<void *>(context_of(1, 0))) == 0;
+}
+
+bool Copy::hears() {
+    bool any = false;
+    std::array<ibv_wc, 16> got;
+    int count = 0;
+    while (rpma_cq_get_wc(receive_queue_, static_cast<int>(got.size()), got.data(), &count) == 0) {
+        for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
+            if (one.status != IBV_WC_SUCCESS || rpma_recv(conn_.get(), nullptr, 0, 0, nullptr) != 0) {
+                loses();
+                return true;
+            }
+            link_->directions[1 - side_].heard.fetch_add(1);
+            any = true;
+        }
+    }
+    return any;
+}
+
+void Copy::loses() {
+    is_lost_.store(true, std::memory_order_release);
+}
+
+bool Copy::catches_up() {
+    const std::lock_guard lock{mutex_};
+    if (is_late_ || owes_message_) {
+        push_all();
+    }
+    return (is_late_ || owes_message_) && !is_lost();
+}
+
+bool Copy::is_quiet() {
+    const std::lock_guard lock{mutex_};
+    collect();
+    if (is_late_) {
+        push_all();
+    }
+    // What was posted without a completion is over when a later one is.
+    return is_lost() || (!is_late_ && open_ == unasked_);
+}
+
+void Copy::push() {
+    const std::lock_guard lock{mutex_};
+    push_all();
+}
+
+void Copy::push_and_tell() {
+    const std::lock_guard lock{mutex_};
+    owes_message_ = true;
+    push_all();
+    if (owes_message_ && !is_lost()) {
+        wake_agent();
+    }
+}
+
+// The agent of the peer takes as many messages as it has posted receives for.
+bool Copy::may_tell() const {
+    constexpr std::uint32_t most = receives - 4;
+    return told_ - link_->directions[side_].heard.load() < most;
+}
+
+bool Copy::settles_turn() {
+    for (;;) {
+        {
+            const std::lock_guard lock{mutex_};
+            const std::uint32_t turn = link_->directions[side_].turn.load();
+            collect();
+            if (is_lost() || turn % 2 == 0 || settled_ == turn) {
+                return !is_lost();
+            }
+            push_all();
+        }
+        (void)sched_yield();
+    }
+}
+
+bool Copy::has_settled_turn() {
+    constexpr std::chrono::microseconds looks_for{200};
+    for (const auto until = base::Clock::now() + looks_for;;) {
+        {
+            const std::lock_guard lock{mutex_};
+            const std::uint32_t turn = link_->directions[side_].turn.load();
+            collect();
+            if (is_lost() || turn % 2 == 0 || settled_ == turn) {
+                return true;
+            }
+            if (base::Clock::now() > until) {
+                awaits_turn_ = true;
+                wake_agent();
+                return false;
+            }
+        }
+        (void)sched_yield();
+    }
+}
+
+bool Copy::awaits_turn() {
+    const std::lock_guard lock{mutex_};
+    return awaits_turn_;
+}
+
+bool Copy::settles_late() {
+    const std::lock_guard lock{mutex_};
+    if (!awaits_turn_) {
+        return false;
+    }
+    collect();
+    const std::uint32_t turn = link_->directions[side_].turn.load();
+    awaits_turn_ = !is_lost() && turn % 2 != 0 && settled_ != turn;
+    return !awaits_turn_;
+}
+
+void Copy::wake_agent() const {
+    const std::uint64_t one = 1;
+    (void)!write(agents_bell_, &one, sizeof(one));
+}
+
+void Copy::collect() {
+    std::array<ibv_wc, 16> got;
+    int count = 0;
+    while (queue_ != nullptr && open_ != 0 &&
+           rpma_cq_get_wc(queue_, static_cast<int>(got.size()), got.data(), &count) == 0) {
+        for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
+            if (one.status != IBV_WC_SUCCESS) {
+                loses();
+                return;
+            }
+            open_ -= static_cast<std::uint32_t>(one.wr_id);
+            if (const auto turn = static_cast<std::uint32_t>(one.wr_id >> 32); turn != 0) {
+                settled_ = turn;
+            }
+        }
+    }
+}
+
+// The bytes that were put since the last push lie there until the peer has taken them.
+void Copy::add_ring(Batch &batch, std::uint64_t put) const {
+    const Direction &direction = link_->directions[side_];
+    const std::uint64_t origin = direction.origin.load(std::memory_order_relaxed);
+    for (std::uint64_t at = pushed_.put; at < put;) {
+        const std::uint64_t place = (at - origin) % Direction::ring_bytes;
+        const std::uint64_t size = std::min(put - at, Direction::ring_bytes - place);
+        batch.write_from(direction.ring + place, size);
+        at += size;
+    }
+}
+
+// The order is that in which the peer has to see it: the bytes, where their turn begins, the turn, and then
+// that there are more bytes; last that this end leaves or ends. `put` is read before the turn: so the turn is
+// never older.
+void Copy::push_all() {
+    if (open_ > sends / 2) {
+        collect();
+    }
+    if (is_lost() || conn_ == nullptr || peers_ == nullptr) {
+        return;
+    }
+    if (sends - open_ < Batch::most) {
+        if (!is_late_) {
+            is_late_ = true;
+            wake_agent();
+        }
+        return;
+    }
+    const bool tells = owes_message_ && may_tell();
+    Batch batch{*this};
+    const Direction &own = link_->directions[side_];
+    const Direction &peers = link_->directions[1 - side_];
+    Pushed now = pushed_;
+    now.put = own.put.load();
+    now.doorbells = own.doorbells.load();
+    now.turn = own.turn.load();
+    if (!pushed_.any) {
+        pushed_.put = now.put;
+    }
+    if (now.put - pushed_.put <= Direction::ring_bytes) {
+        add_ring(batch, now.put);
+    }
+    bool settles = false;
+    if (!pushed_.any || now.turn != pushed_.turn) {
+        const std::uint32_t first = pushed_.any && now.turn - pushed_.turn < 4 ? pushed_.turn + 1 : now.turn;
+        for (std::uint32_t turn = first; turn != now.turn + 1; ++turn) {
+            batch.write_from(&own.turns[turn % Direction::most_turns], sizeof(carry::Turn));
+        }
+        batch.write(&own.turn, &now.turn, sizeof(now.turn));
+        settles = now.turn % 2 != 0;
+    }
+    if (!pushed_.any || now.put != pushed_.put || now.doorbells != pushed_.doorbells) {
+        struct {
+            std::uint64_t put, origin;
+            std::int64_t filled_at;
+            std::uint64_t doorbells;
+        } const line{.put = now.put,
+                     .origin = own.origin.load(),
+                     .filled_at = own.filled_at.load(),
+                     .doorbells = now.doorbells};
+        static_assert(offsetof(Direction, doorbells) - offsetof(Direction, put) == 24);
+        batch.write(&own.put, &line, sizeof(line));
+    }
+    struct {
+        std::uint64_t taken;
+        std::uint32_t turns_read, sleepers, sleeps, refuses, heard;
+    } const receiver{.taken = peers.taken.load(),
+                     .turns_read = peers.turns_read.load(),
+                     .sleepers = peers.sleepers.load(),
+                     .sleeps = peers.sleeps.load(),
+                     .refuses = peers.refuses.load(),
+                     .heard = peers.heard.load()};
+    static_assert(offsetof(Direction, heard) - offsetof(Direction, taken) == 24);
+    std::memcpy(now.receiver.data(), &receiver, now.receiver.size());
+    if (now.receiver != pushed_.receiver) {
+        batch.write(&peers.taken, now.receiver.data(), now.receiver.size());
+    }
+    const std::atomic<std::uint32_t> *const words[] = {&link_->state, &link_->leaves[side_],
+                                                       &link_->closed[side_], &link_->ends[side_]};
+    for (std::size_t i = 0; i < now.words.size(); ++i) {
+        now.words[i] = words[i]->load();
+        if (now.words[i] != pushed_.words[i]) {
+            batch.write(words[i], &now.words[i], sizeof(now.words[i]));
+        }
+    }
+    if (settles) {
+        batch.flush(&own.turn);
+    }
+    if (tells) {
+        batch.send();
+    }
+    now.any = true;
+    const std::span<rpma_op> all = batch.operations();
+    std::size_t posted = 0;
+    bool is_posted = true;
+    if (!all.empty()) {
+        const auto count = static_cast<std::uint32_t>(all.size());
+        // With a message behind it the flush has a completion too: only that says which turn is settled.
+        rpma_op &last = all.back();
+        rpma_op &flush = all[all.size() - (tells ? 2 : 1)];
+        if (settles && tells) {
+            flush.flags = RPMA_F_COMPLETION_ALWAYS;
+            flush.op_context = reinterpret_cast<void *>(context_of(unasked_ + count - 1, now.turn));
+            last.flags = RPMA_F_COMPLETION_ALWAYS;
+            last.op_context = reinterpret_cast<void *>(context_of(1, 0));
+        } else {
+            last.flags = RPMA_F_COMPLETION_ALWAYS;
+            last.op_context = reinterpret_cast<void *>(context_of(unasked_ + count, settles ? now.turn : 0));
+        }
+        is_posted = rpma_post(conn_.get(), all.data(), all.size(), &posted) == 0;
+        open_ += static_cast<std::uint32_t>(posted);
+        unasked_ = is_posted ? 0 : unasked_ + static_cast<std::uint32_t>(posted);
+        if (!is_posted) {
+            loses();  // the queue had room
+            return;
+        }
+    }
+    told_ += tells ? 1 : 0;
+    owes_message_ = owes_message_ && !tells;
+    is_late_ = false;
+    pushed_ = now;
+}
+
+}  // namespace carry_device

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_device/copy: one end's copy of a link, on a connection of librpma, and what the peer's copy is known
+// to have. The agent makes it and serves its events; the program's threads push.
+#pragma once
+
+#include <librpma.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "carry/link.hpp"
+#include "carry/mirror.hpp"
+
+namespace carry_device {
+
+template <auto end>
+struct Ends {
+    template <typename Object>
+    void operator()(Object *object) const {
+        (void)end(&object);
+    }
+};
+using LocalMemory = std::unique_ptr<rpma_mr_local, Ends<rpma_mr_dereg>>;
+using RemoteMemory = std::unique_ptr<rpma_mr_remote, Ends<rpma_mr_remote_delete>>;
+using Conn = std::unique_ptr<rpma_conn, Ends<rpma_conn_delete>>;
+using Request = std::unique_ptr<rpma_conn_req, Ends<rpma_conn_req_delete>>;
+using Configuration = std::unique_ptr<rpma_conn_cfg, Ends<rpma_conn_cfg_delete>>;
+
+// What an end says in the private data. It has the same bytes on every machine that has the same Link.
+struct Hello {
+    std::uint64_t mark = carry::Link::mark;
+    std::uint64_t name[2]{};  // of the connection
+    std::uint8_t side = 0;    // of the end that says it
+    std::uint8_t size = 0;    // of the descriptor
+    char descriptor[30]{};    // of the copy
+};
+static_assert(sizeof(Hello) == 56);  // the least that a device takes
+
+class Copy final : public carry::Mirror {
+public:
+    static constexpr std::uint32_t sends = 256;
+    static constexpr std::uint32_t receives = 64;
+
+    Copy(std::uint32_t place, const carry::Connection &connection, int agents_bell);
+    ~Copy() override;
+
+    // ---- the agent ----
+    // Makes the memory known to the device. Returns false when the device refuses it.
+    [[nodiscard]] bool enters(rpma_peer *peer);
+    [[nodiscard]] Hello hello() const;
+    // Connects, or accepts, and posts the receives before.
+    [[nodiscard]] bool connects(Request request);
+    [[nodiscard]] bool takes_hello(const rpma_conn_private_data &data);
+    // The connection is there.
+    [[nodiscard]] bool begins();
+    [[nodiscard]] rpma_conn *conn() const { return conn_.get(); }
+    [[nodiscard]] rpma_cq *receive_queue() const { return receive_queue_; }
+    // Takes the messages that have come. Returns whether any has.
+    [[nodiscard]] bool hears();
+    void loses();
+    // Pushes what had no room. Returns whether something is left.
+    [[nodiscard]] bool catches_up();
+    // Returns whether a turn is settled of which that was asked in vain; once.
+    [[nodiscard]] bool settles_late();
+    [[nodiscard]] bool awaits_turn();
+    // Returns whether the device has sent all that was pushed.
+    [[nodiscard]] bool is_quiet();
+
+    std::uint32_t place() const { return place_; }
+    const std::uint64_t *name() const { return name_; }
+
+    // ---- carry::Mirror ----
+    [[nodiscard]] carry::Link &link() override { return *link_; }
+    void push() override;
+    void push_and_tell() override;
+    bool settles_turn() override;
+    [[nodiscard]] bool has_settled_turn() override;
+    [[nodiscard]] bool is_lost() const override { return is_lost_.load(std::memory_order_acquire); }
+
+private:
+    // What the peer's copy has, or will have by what is posted.
+    struct Pushed {
+        bool any = false;
+        std::uint64_t put = 0;
+        std::uint64_t doorbells = 0;
+        std::uint32_t turn = 0;
+        std::array<std::byte, 28> receiver{};
+        std::array<std::uint32_t, 4> words{};
+    };
+    class Batch;
+    void push_all();
+    void add_ring(Batch &batch, std::uint64_t put) const;
+    void collect();
+    [[nodiscard]] bool may_tell() const;
+    void wake_agent() const;
+
+    const std::uint32_t place_;
+    const std::uint32_t side_;
+    const int agents_bell_;
+    std::uint64_t name_[2];
+    carry::Link *link_;
+    LocalMemory memory_;
+    RemoteMemory peers_;
+    Conn conn_;
+    rpma_cq *queue_ = nullptr;
+    rpma_cq *receive_queue_ = nullptr;
+    std::mutex mutex_;
+    Pushed pushed_;
+    std::uint32_t open_ = 0;     // operations that may be under way
+    std::uint32_t unasked_ = 0;  // posted since the last one with a completion
+    std::uint32_t settled_ = 0;  // the last turn in the ring that the peer's copy is known to have
+    std::uint32_t told_ = 0;     // messages
+    bool awaits_turn_ = false;   // the agent tells when it is settled
+    bool is_late_ = false;       // something found no room
+    bool owes_message_ = false;  // to the peer's agent
+    std::atomic<bool> is_lost_{false};
+};
+
+}  // namespace carry_device
