@@ -138,7 +138,8 @@ std::string kill_one(const char *self, Dice &dice, const char *address) {
         } else if (got <= 0) {
             break;
         } else if (!bytes.are_next(part.first(static_cast<std::size_t>(got)))) {
-            wrong = "wrong bytes of a killed peer";
+            wrong = std::string{"wrong bytes of a peer that "} + (is_killed ? "was" : "is to be") +
+                    " killed, " + std::to_string(got) + " behind " + std::to_string(bytes.received());
         } else {
             bytes.receive(static_cast<std::size_t>(got));
         }

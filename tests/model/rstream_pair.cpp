@@ -78,6 +78,10 @@ std::string StreamFabric::read_one() {
     if (got == -FI_EAGAIN) {
         return "";
     }
+    fi_eq_err_entry error{};
+    if (got == -FI_EAVAIL && fi_eq_readerr(eq_, &error, 0) == sizeof(error)) {
+        return std::string{"a connection fails: "} + fi_strerror(error.err);
+    }
     if (got != sizeof(entry)) {
         return "fi_eq_sread gives " + std::to_string(got);
     }
