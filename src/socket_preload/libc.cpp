@@ -297,6 +297,11 @@ int __wrap_poll(pollfd *entries, nfds_t count, int timeout) {
     });
 }
 
+// The device's own threads call it, and no wait of the program's.
+int __wrap_ppoll(pollfd *entries, nfds_t count, const timespec *time, const sigset_t *mask) {
+    return LIBC(ppoll)(entries, count, time, mask);
+}
+
 int __wrap_epoll_ctl(int epoll, int operation, int fd, epoll_event *event) {
     return LIBC(epoll_ctl)(epoll, operation, fd, event);
 }

@@ -3,7 +3,9 @@
 // callgrind, which counts in measured_ functions only. bench_cost librpma|verbs|peer OPERATIONS: so many
 // 8-byte writes, each with its completion, on one connection over the soft device, through librpma or posted
 // to its queue pair. With `peer` they are posted too, and go to the shared memory of another process. Only
-// the thread that posts and polls is counted, and not the engine's, which receives.
+// the thread that posts and polls is counted, and not the engine's, which receives. With `burst` 128 are
+// posted, and then all their completions polled; with `arrival` the thread counts that polls the target's
+// queue meanwhile until they are placed.
 //
 // bench_cost flush OPERATIONS FOLDER prints the seconds of a write of 4 KiB and its persistent flush, for
 // which the thread sleeps in rpma_cq_wait(). They go to a file in FOLDER that another process offers.
@@ -83,6 +85,7 @@ struct Ends {
     rpma_cq *cq = nullptr;
 };
 
+constexpr std::uint32_t in_a_burst = 128;
 constexpr std::size_t memory_bytes = 4096;
 constexpr std::size_t descriptor_bytes = 21;
 alignas(4096) char memory[memory_bytes];
@@ -112,8 +115,13 @@ std::uint16_t listen(Ends &ends) {
 void begin_connect(Ends &ends, std::uint16_t number) {
     char port[6];
     rpma_conn_req *request = nullptr;
+    rpma_conn_cfg *cfg = nullptr;
     std::snprintf(port, sizeof(port), "%u", unsigned{number});
-    REQUIRE(rpma_conn_req_new(ends.peer, "127.0.0.1", port, nullptr, &request));
+    REQUIRE(rpma_conn_cfg_new(&cfg));
+    REQUIRE(rpma_conn_cfg_set_sq_size(cfg, in_a_burst));
+    REQUIRE(rpma_conn_cfg_set_cq_size(cfg, in_a_burst));
+    REQUIRE(rpma_conn_req_new(ends.peer, "127.0.0.1", port, cfg, &request));
+    REQUIRE(rpma_conn_cfg_delete(&cfg));
     REQUIRE(rpma_conn_req_connect(&request, nullptr, &ends.client));
     REQUIRE(rpma_conn_get_cq(ends.client, &ends.cq));
 }
@@ -192,6 +200,44 @@ Ends connect_to(std::uint16_t port) {
     }
 }
 
+// Posts as a program does that knows verbs. It may not rely on requests that are all equal.
+[[gnu::always_inline]] inline void post_write(ibv_qp *qp, const ibv_sge &source,
+                                              const verbs::Remote &target) {
+    ibv_sge part = source;
+    ibv_send_wr request;
+    request.wr_id = 0;
+    request.next = nullptr;
+    request.sg_list = &part;
+    request.num_sge = 1;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.rdma.remote_addr = target.address;
+    request.wr.rdma.rkey = target.rkey;
+    ibv_send_wr *refused = nullptr;
+    REQUIRE(ibv_post_send(qp, &request, &refused));
+}
+
+// Posts writes of `last` to one place.
+[[gnu::always_inline]] inline void post_burst(const Ends &ends, std::uint64_t last) {
+    ibv_qp *const qp = ends.client->qp();
+    const ibv_sge source = ends.local->part(0, 8);
+    const verbs::Remote target = ends.remote->at(64);
+    std::memcpy(memory, &last, sizeof(last));
+    for (std::uint64_t i = 0; i < in_a_burst; ++i) {
+        post_write(qp, source, target);
+    }
+}
+
+[[gnu::always_inline]] inline void poll_burst(const Ends &ends) {
+    ibv_cq *const cq = ends.cq->get();
+    ibv_wc completions[16];
+    for (std::uint64_t polled = 0; polled < in_a_burst;) {
+        const int count = ibv_poll_cq(cq, 16, completions);
+        REQUIRE(count < 0);
+        polled += static_cast<std::uint64_t>(count);
+    }
+}
+
 // Returns how often this process has mapped the memory with this name.
 int mappings_of(const char *name) {
     std::ifstream maps{"/proc/self/maps"};
@@ -251,7 +297,6 @@ extern "C" {
     }
 }
 
-// Posts as a program does that knows verbs. It may not rely on requests that are all equal.
 [[gnu::noinline]] void measured_verbs(const Ends &ends, long operations) {
     ibv_qp *const qp = ends.client->qp();
     ibv_cq *const cq = ends.cq->get();
@@ -259,25 +304,49 @@ extern "C" {
     const verbs::Remote target = ends.remote->at(64);
     ibv_wc completion;
     for (long i = 0; i < operations; ++i) {
-        ibv_sge part = source;
-        ibv_send_wr request;
-        request.wr_id = 0;
-        request.next = nullptr;
-        request.sg_list = &part;
-        request.num_sge = 1;
-        request.opcode = IBV_WR_RDMA_WRITE;
-        request.send_flags = IBV_SEND_SIGNALED;
-        request.wr.rdma.remote_addr = target.address;
-        request.wr.rdma.rkey = target.rkey;
-        ibv_send_wr *refused = nullptr;
-        REQUIRE(ibv_post_send(qp, &request, &refused));
+        post_write(qp, source, target);
         while (ibv_poll_cq(cq, 1, &completion) == 0) {
         }
     }
 }
+
+[[gnu::noinline]] void measured_burst(const Ends &ends) {
+    post_burst(ends, 1);
+    poll_burst(ends);
+}
+
+[[gnu::noinline]] void measured_arrival(ibv_cq *cq, std::uint64_t last) {
+    ibv_wc completion;
+    std::uint64_t placed = 0;
+    do {
+        REQUIRE(ibv_poll_cq(cq, 1, &completion));
+        std::memcpy(&placed, memory + 64, sizeof(placed));
+    } while (placed != last);
+}
 }
 
 namespace {
+
+void measure_bursts(const Ends &ends, long operations) {
+    for (long done = 0; done < operations; done += in_a_burst) {
+        measured_burst(ends);
+    }
+}
+
+// The thread spins on the target's queue before, so that the engine leaves that alone.
+void measure_arrival(const Ends &ends, long operations) {
+    rpma_cq *server = nullptr;
+    ibv_wc completion;
+    REQUIRE(rpma_conn_get_cq(ends.server, &server));
+    for (std::uint64_t last = 1; operations > 0; operations -= in_a_burst) {
+        for (int looks = 0; looks < 100; ++looks) {
+            REQUIRE(ibv_poll_cq(server->get(), 1, &completion));
+        }
+        post_burst(ends, ++last);
+        poll_burst(ends);
+        measured_arrival(server->get(), last);
+    }
+}
 
 void measure_peer(long operations) {
     const char *const name = "target_of_bench_cost";
@@ -316,9 +385,12 @@ void measure_flush(long operations, const std::string &folder) {
 int main(int argc, char **argv) {
     const std::string_view way = argc >= 3 ? argv[1] : "";
     const long operations = argc >= 3 ? std::atol(argv[2]) : 0;
-    const bool is_known = way == "librpma" || way == "verbs" || way == "peer";
+    const bool is_known =
+        way == "librpma" || way == "verbs" || way == "peer" || way == "burst" || way == "arrival";
     if (operations <= 0 || !((is_known && argc == 3) || (way == "flush" && argc == 4))) {
-        std::fprintf(stderr, "usage: %s librpma|verbs|peer OPERATIONS | flush OPERATIONS FOLDER\n", argv[0]);
+        std::fprintf(stderr,
+                     "usage: %s librpma|verbs|peer|burst|arrival OPERATIONS | flush OPERATIONS FOLDER\n",
+                     argv[0]);
         return 2;
     }
     if (way == "peer") {
@@ -330,7 +402,10 @@ int main(int argc, char **argv) {
         return 0;
     }
     Ends ends = connect();
-    (way == "librpma" ? measured_librpma : measured_verbs)(ends, operations);
+    (way == "librpma"   ? measured_librpma
+     : way == "burst"   ? measure_bursts
+     : way == "arrival" ? measure_arrival
+                        : measured_verbs)(ends, operations);
     end(ends);
     return 0;
 }

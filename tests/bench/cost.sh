@@ -19,10 +19,15 @@ librpma=$(count librpma off) || exit 1
 verbs=$(count verbs off) || exit 1
 rings=$(count verbs rings) || exit 1
 memory=$(count peer on verbs) || exit 1
+operations=$(((operations + 127) / 128 * 128))
+burst=$(count burst off) || exit 1
+arrival=$(count arrival off) || exit 1
 printf '%-44s %10s\n' "an 8-byte write and its completion" instructions "ibv_post_send + ibv_poll_cq" "$verbs" \
     "rpma_write + rpma_cq_get_wc" "$librpma" "ibv_post_send + ibv_poll_cq through rings" "$rings" \
-    "ibv_post_send + ibv_poll_cq, shared memory" "$memory"
-awk -v librpma="$librpma" -v verbs="$verbs" -v memory="$memory" -v rings="$rings" 'BEGIN {
+    "ibv_post_send + ibv_poll_cq, shared memory" "$memory" "one of 128 over TCP, posted and polled" "$burst" \
+    "the same at the target, placed" "$arrival"
+awk -v librpma="$librpma" -v verbs="$verbs" -v memory="$memory" -v rings="$rings" \
+    -v burst="$burst" -v arrival="$arrival" 'BEGIN {
     printf "%-44s %10.1f   (bar: at most 60)\n", "librpma adds", librpma - verbs
-    exit librpma <= 0 || verbs <= 0 || memory <= 0 || rings <= 0
+    exit librpma <= 0 || verbs <= 0 || memory <= 0 || rings <= 0 || burst <= 0 || arrival <= 0
 }'

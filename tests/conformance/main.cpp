@@ -50,12 +50,11 @@ std::vector<CMUnitTest> suite() {
             all.insert(all.end(), group.begin(), group.end());
         }
     };
-    add({operation_tests(),      scatter_tests(),      order_tests(),   immediate_tests(),
-         shared_receive_tests(), queue_tests(),        refusal_tests(), local_error_tests(),
-         remote_error_tests(),   unexpected_tests(),   channel_tests(), waiting_tests(),
-         sleeping_tests(),       process_tests(),      fork_tests(),    memory_tests(),
-         atomic_tests(),         invalidation_tests(), rights_tests(),  extended_tests(),
-         stress_tests()});
+    add({operation_tests(),      scatter_tests(), order_tests(),   burst_tests(),        immediate_tests(),
+         shared_receive_tests(), queue_tests(),   refusal_tests(), local_error_tests(),  remote_error_tests(),
+         unexpected_tests(),     channel_tests(), waiting_tests(), sleeping_tests(),     process_tests(),
+         fork_tests(),           memory_tests(),  atomic_tests(),  invalidation_tests(), rights_tests(),
+         extended_tests(),       stress_tests()});
     if (subject.by_number) {
         add({by_number_tests()});
     } else {  // the connection manager

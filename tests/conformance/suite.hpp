@@ -22,6 +22,7 @@ namespace conformance {
 std::span<const CMUnitTest> operation_tests();
 std::span<const CMUnitTest> scatter_tests();
 std::span<const CMUnitTest> order_tests();
+std::span<const CMUnitTest> burst_tests();
 std::span<const CMUnitTest> immediate_tests();
 std::span<const CMUnitTest> shared_receive_tests();
 std::span<const CMUnitTest> atomic_tests();

@@ -83,6 +83,7 @@ void QueuePair::take_down(bool going) {
             const base::Lock lock{group_->mutex()};
             going_ = going;
             if (link_) {
+                sender_.send_held();
                 link = take_link();
                 unread_share = std::move(unread_share_);
             }

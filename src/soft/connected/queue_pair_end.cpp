@@ -181,6 +181,7 @@ void QueuePair::disconnect() {
 
 void QueuePair::end_here() {
     if (connected()) {
+        sender_.send_held();
         ending_locally_ = true;
         end(ending_of(EndReason::DisconnectedHere));
     }

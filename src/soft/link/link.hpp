@@ -60,6 +60,8 @@ public:
         int error = 0;          // EFAULT: the memory of a piece is gone; others: the link takes no more bytes
     };
     [[nodiscard]] virtual Sent send(std::span<const iovec> pieces) = 0;
+    // Returns whether one call with the bytes of many requests takes much less time than a call for each.
+    [[nodiscard]] virtual bool gains_by_batches() const { return true; }
     // Sends a start-up frame, for which a new link has room. Fails with ENOBUFS when the link is full before
     // it has all bytes, otherwise as send().
     [[nodiscard]] base::Result<void> send_all(std::span<const std::byte> bytes);

@@ -29,6 +29,7 @@ public:
     MemoryLink(SharedRings rings, std::unique_ptr<Link> tcp, bool was_secure = false);
     ~MemoryLink() override;
 
+    [[nodiscard]] bool gains_by_batches() const override { return false; }  // it makes no system call
     [[nodiscard]] Sent send(std::span<const iovec> pieces) override;
     bool finish() override;
     [[nodiscard]] Received receive(std::span<const iovec> pieces) override;

@@ -4,12 +4,15 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <utility>
 
@@ -34,6 +37,9 @@ constexpr int fast_tick_ms = 1;
 constexpr int slow_tick_ms = 50;
 // An initiator that writes to a sleeping target often writes again, and a sleep costs more than these looks.
 constexpr std::chrono::microseconds engine_spins{30};
+// The engine looks so often at senders that hold requests back (transport/sender_link.cpp), as long as they
+// go on. It is the time of the calls that a sender makes before it holds any.
+constexpr std::chrono::nanoseconds held_for{40'000};
 
 // The engine is never destroyed, because threads of the program may use it while the process ends.
 std::atomic<Engine *> current{nullptr};
@@ -106,6 +112,7 @@ base::Result<void> Engine::enrol(Group &group) {
     if (auto opened = state.open(); !opened) {
         return opened;
     }
+    state.held.reserve(state.groups.size() + 1);
     group.engine_key_ = state.next_key++;
     epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
@@ -142,6 +149,7 @@ void Engine::withdraw(Group &group) {
     const base::Lock lock{state.mutex};
     (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
     state.ticked_groups.erase(group.engine_key_);
+    std::erase(state.held, group.engine_key_);
     state.groups.erase(group.engine_key_);
     if (state.groups.empty()) {
         base::raise_event(state.wake.get());  // the thread ends with the last group
@@ -167,6 +175,51 @@ void Engine::arm(Group &group, Arm how) {
                                                       : 0U;
     epoll_event event{.events = events, .data = {.u64 = group.engine_key_}};
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
+}
+
+void Engine::tell_held(Group &group) {
+    {
+        const base::Lock lock{state_->mutex};
+        state_->held.push_back(group.engine_key_);
+    }
+    base::raise_event(state_->wake.get());
+}
+
+// Has the groups send what their sources hold back. Returns whether it has to look again after a nap: the
+// programs that posted much since the last look will post more, and need not wake the thread again.
+bool Engine::look_at_held() {
+    State &state = *state_;
+    std::size_t kept = 0;
+    while (true) {
+        std::shared_ptr<Group> group;
+        bool last_time = false;
+        {
+            const base::Lock lock{state.mutex};
+            if (kept >= state.held.size()) {
+                return kept != 0;
+            }
+            group = state.groups.at(state.held[kept]).lock();
+            last_time = !group || !group->holds_anew();
+            if (last_time) {
+                state.held.erase(state.held.begin() + static_cast<std::ptrdiff_t>(kept));
+            } else {
+                ++kept;
+            }
+        }
+        if (group) {
+            group->serve_held(last_time);
+        }
+    }
+}
+
+// Sleeps until the next look at what is held, or until there is something else to do.
+void Engine::nap() {
+    const State &state = *state_;
+    pollfd events{.fd = state.assisted.load(std::memory_order_relaxed) ? state.wake.get() : state.epoll.get(),
+                  .events = POLLIN,
+                  .revents = 0};
+    const timespec time{.tv_sec = 0, .tv_nsec = held_for.count()};
+    (void)ppoll(&events, 1, &time, nullptr);
 }
 
 // Takes the next group after the key of those that the tick looks at.
@@ -256,10 +309,10 @@ void Engine::end_assistance() {
 }
 
 // Sleeps until another thread wakes it, or until it is time to check whether the assistant has stopped.
-Engine::Served Engine::sleep_beside_assistant() {
+Engine::Served Engine::sleep_beside_assistant(int timeout_ms) {
     State &state = *state_;
     pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
-    const bool woken = poll(&wake, 1, fast_tick_ms) > 0;
+    const bool woken = poll(&wake, 1, timeout_ms) > 0;
     const unsigned assists = state.assists.load(std::memory_order_relaxed);
     const auto now = base::Clock::now();
     if (std::exchange(state.known_assists, assists) != assists) {
@@ -274,20 +327,29 @@ void Engine::run() {
     State &state = *state_;
     pthread_setname_np(pthread_self(), "softrdma");
     base::set_shared(thread_, gettid());
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL);  // in nanoseconds; the default would double a nap
     auto ticked = base::Clock::now();
     auto last_work = ticked;
     int timeout_ms = tick(ticked);
     bool spinning = false;
+    bool looks_again = false;  // at what is held
     while (true) {
+        if (looks_again) {
+            nap();
+        }
         const Served served = state.assisted.load(std::memory_order_relaxed)
-                                  ? sleep_beside_assistant()
-                                  : serve_ready(spinning ? 0 : timeout_ms);
+                                  ? sleep_beside_assistant(looks_again ? 0 : fast_tick_ms)
+                                  : serve_ready(spinning || looks_again ? 0 : timeout_ms);
         const auto now = base::Clock::now();
         last_work = served.work ? now : last_work;
         spinning = now - last_work < engine_spins;
         if (served.woken) {
             (void)base::take_event(state.wake.get());
-            timeout_ms = 0;  // a group wants ticks since the thread fell asleep
+            const base::Lock lock{state.mutex};
+            timeout_ms = state.tick_ms;  // a group may want ticks since the thread fell asleep
+        }
+        if (served.woken || looks_again) {
+            looks_again = look_at_held();
         }
         if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
             timeout_ms = slow_tick_ms;

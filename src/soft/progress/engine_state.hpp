@@ -27,6 +27,8 @@ struct Engine::State {
     base::Fd wake;
     std::unordered_map<std::uint64_t, std::weak_ptr<Group>> groups GUARDED_BY(mutex);
     TickedGroups ticked_groups GUARDED_BY(mutex);
+    // The keys of the groups whose sources hold bytes back, or did lately; there is room for all groups.
+    std::vector<std::uint64_t> held GUARDED_BY(mutex);
     std::uint64_t next_key GUARDED_BY(mutex) = wake_key + 1;
     std::shared_ptr<Group> draining GUARDED_BY(mutex);  // the group of the sockets whose owners are gone
     std::size_t drains GUARDED_BY(mutex) = 0;  // those that have begun, also if they are not in the list yet

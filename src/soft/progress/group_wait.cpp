@@ -127,8 +127,9 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
 
 void Group::begin_outside() {
     const base::Lock lock{mutex_};
-    ++looks_.count;
+    looks_.count.fetch_add(1, std::memory_order_relaxed);
     on(OwnerEvent::BeginsOutside);
+    serve_held_here();
 }
 
 void Group::end_outside() {
@@ -137,7 +138,8 @@ void Group::end_outside() {
 }
 
 void Group::learn_looks(base::Clock::time_point now) {
-    if (std::exchange(looks_.known, looks_.count) != looks_.count) {
+    const unsigned count = looks();
+    if (std::exchange(looks_.known, count) != count) {
         on(OwnerEvent::Looked);
     }
     looks_.known_since = now;
@@ -145,7 +147,7 @@ void Group::learn_looks(base::Clock::time_point now) {
 
 // Is called by the engine's tick. Returns when the tick has to come again.
 Ticks Group::look_after_outside(base::Clock::time_point now) {
-    if (looks_.known != looks_.count) {
+    if (looks_.known != looks()) {
         learn_looks(now);
     } else if (ownership_.owner() == Owner::Absent) {
         serve();

@@ -16,7 +16,7 @@
 
 namespace soft {
 
-// give() needs no lock. Only the holder of the group's lock calls the others.
+// give() and add() need no lock. Only the holder of the group's lock calls the others.
 class Nudges {
 public:
     // Makes the descriptor. Returns false when the process has no more of them (errno).
@@ -31,15 +31,22 @@ public:
     [[nodiscard]] int fd() const { return told_.get(); }
 
     void give(Source &source) {
+        if (add(source)) {
+            tell();
+        }
+    }
+    // Does the same, and does not make the descriptor readable. Returns false when the source is there
+    // already.
+    bool add(Source &source) {
         if (source.is_nudged_.exchange(true, std::memory_order_acq_rel)) {
-            return;
+            return false;
         }
         source.next_nudged_ = first_.load(std::memory_order_relaxed);
         // Release makes the successor visible to the thread that takes the source.
         while (!first_.compare_exchange_weak(source.next_nudged_, &source, std::memory_order_release,
                                              std::memory_order_relaxed)) {
         }
-        tell();
+        return true;
     }
     [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
     // Makes the descriptor unreadable, unless there is a source. A thread that gave one may be late, and make
@@ -94,7 +101,8 @@ private:
         Source *source = first_.exchange(nullptr, std::memory_order_acquire);
         while (source != nullptr) {
             Source *const next = source->next_nudged_;
-            source->is_nudged_.store(false, std::memory_order_release);
+            // It reads what add() has stored that found the source here, so the turn comes after that call.
+            source->is_nudged_.exchange(false, std::memory_order_acq_rel);
             use(*source);
             source = next;
         }

@@ -138,7 +138,8 @@ void Group::clear_deadline(Source &source) {
     std::array<Source *, Lively::most + std::size_t{2} * events_a_turn> now;
     std::size_t count = 0;
     const bool relies = rule().relies;
-    if (sources_.size() > direct_sources) {
+    const bool few = sources_.size() <= direct_sources;
+    if (!few) {
         const Lively::Taken lively = relies ? Lively::Taken{} : lively_.take(now);
         count = lively.count;
         if (lively.quiet != nullptr) {
@@ -158,7 +159,8 @@ void Group::clear_deadline(Source &source) {
             nudges_.hush();
         }
         if (nudges_.any()) {
-            count += nudges_.take(std::span{now}.subspan(count));
+            const std::size_t nudged = nudges_.take(std::span{now}.subspan(count));
+            count += few ? 0 : nudged;  // few sources have their turn in any case
         }
     }
     due_ = std::span{now}.first(count);
@@ -262,7 +264,7 @@ void Group::begin_to_rely() {
     if (spinning && ownership_.is_alone()) {
         keep(OwnerEvent::Polls);
     }
-    ++looks_.count;
+    looks_.count.fetch_add(1, std::memory_order_relaxed);
     if (spinning) {
         serve();
     } else {
@@ -291,8 +293,9 @@ void Group::hand_over() {
         return;
     }
     const base::Lock lock{mutex_};
+    serve_held_here();
     looks_.are_often = false;  // earlier looks do not count
-    looks_.counted = looks_.count;
+    looks_.counted = looks();
     looks_.counted_since = base::Clock::now();
     on(OwnerEvent::Leaves);
 }
@@ -325,6 +328,39 @@ void Group::serve_for_engine() {
     } else {
         arm(Arm::Once);
     }
+}
+
+void Group::tell_held(Source &source) {
+    nudges_.add(source);
+    times_held_.fetch_add(1, std::memory_order_relaxed);
+    if (!engine_told_.exchange(true, std::memory_order_acq_rel)) {
+        Engine::instance().tell_held(*this);
+    }
+}
+
+// Is called when the caller is about to sleep on a descriptor of its own. The engine would do it later.
+void Group::serve_held_here() {
+    if (engine_told_.load(std::memory_order_relaxed)) {
+        serve();
+    }
+}
+
+bool Group::holds_anew() {
+    const unsigned times = times_held_.load(std::memory_order_relaxed);
+    return std::exchange(times_known_, times) != times;
+}
+
+// The exchange reads what a call of tell_held() has stored that did not tell the engine, so this look finds
+// its source.
+void Group::serve_held(bool last_time) {
+    if (last_time) {
+        engine_told_.exchange(false, std::memory_order_acq_rel);
+    }
+    if (!nudges_.any()) {
+        return;  // a thread has looked meanwhile
+    }
+    const base::Lock lock{mutex_};
+    serve();
 }
 
 // The thread that has the lock serves the group; to wait for the lock would cost that thread a system call
@@ -364,7 +400,8 @@ Ticks Group::tick(base::Clock::time_point now) {
 // earlier result.
 bool Group::is_looked_at_often(base::Clock::time_point now) {
     if (const auto time = now - looks_.counted_since; time >= counted) {
-        looks_.are_often = (looks_.count - std::exchange(looks_.counted, looks_.count)) * often >= time;
+        const unsigned count = looks();
+        looks_.are_often = (count - std::exchange(looks_.counted, count)) * often >= time;
         looks_.counted_since = now;
     }
     return looks_.are_often;

@@ -78,6 +78,12 @@ public:
     // Tells the group that a source has work that no descriptor reports. Needs no lock; the source is in the
     // group.
     void nudge(Source &source) { nudges_.give(source); }
+    // Returns how often threads have looked for completions since the beginning; it wraps around. Needs no
+    // lock.
+    [[nodiscard]] unsigned looks() const { return looks_.count.load(std::memory_order_relaxed); }
+    // Tells the group and the engine that a source holds bytes back. The next look gives it a turn, or the
+    // engine, whichever comes first. Needs no lock; the source is in the group.
+    void tell_held(Source &source);
     // Lets a source rest that had a turn, unless the group goes on to look at it.
     void let_rest(Source &source) REQUIRES(mutex_);
 
@@ -107,11 +113,11 @@ private:
     explicit Group(base::Fd epoll);
     // The looks at the sockets by threads other than the engine.
     struct Looks {
-        std::uint64_t count = 0;
-        std::uint64_t counted = 0;  // the count when it was last decided whether they are often
+        std::atomic<unsigned> count{0};  // changed with the lock
+        unsigned counted = 0;            // the count when it was last decided whether they are often
         base::Clock::time_point counted_since;
         bool are_often = false;
-        std::uint64_t known = 0;
+        unsigned known = 0;
         base::Clock::time_point known_since;  // no look has been added since
     };
 
@@ -131,6 +137,10 @@ private:
     [[nodiscard]] bool do_left_job() EXCLUDES(mutex_);
     void end_sleep() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
+    // For the engine: returns whether a source has begun to hold bytes back since the last such call.
+    [[nodiscard]] bool holds_anew();
+    void serve_held(bool last_time) EXCLUDES(mutex_);
+    void serve_held_here() REQUIRES(mutex_);
     void learn_looks(base::Clock::time_point now) REQUIRES(mutex_);
     [[nodiscard]] Ticks look_after_outside(base::Clock::time_point now) REQUIRES(mutex_);
     [[nodiscard]] bool has_ready_source() const REQUIRES(mutex_);
@@ -156,9 +166,12 @@ private:
     bool kept_ GUARDED_BY(mutex_) = false;          // since the last tick; see keep()
     Arm armed_ GUARDED_BY(mutex_) = Arm::No;        // what the engine's epoll set has
     Ticks ticks_ GUARDED_BY(mutex_) = Ticks::None;  // what the engine has
-    Looks looks_ GUARDED_BY(mutex_);
+    Looks looks_;                                   // guarded by mutex_, but for its count
 
-    unsigned missed_ticks_ = 0;  // only the engine's thread uses it
+    std::atomic<bool> engine_told_{false};  // the engine will call serve_held()
+    std::atomic<unsigned> times_held_{0};   // calls of tell_held()
+    unsigned times_known_ = 0;              // of these, to the engine's thread
+    unsigned missed_ticks_ = 0;             // only the engine's thread uses it
 };
 
 // The background thread. It starts with the first group, and ends with the last or with the process. After a
@@ -198,6 +211,9 @@ private:
     void begin_ticks(Group &group, Ticks how);
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
     void arm(Group &group, Arm how);
+    void tell_held(Group &group);
+    [[nodiscard]] bool look_at_held();
+    void nap();
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);
     void run();
@@ -206,7 +222,7 @@ private:
         bool woken = false;  // the thread checks again what it should do
     };
     [[nodiscard]] Served serve_ready(int timeout_ms);
-    [[nodiscard]] Served sleep_beside_assistant();
+    [[nodiscard]] Served sleep_beside_assistant(int timeout_ms);
     int tick(base::Clock::time_point now);
     static void before_fork();
     static void after_fork_in_child();

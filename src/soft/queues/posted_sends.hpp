@@ -49,6 +49,8 @@ public:
         return used_.load(std::memory_order_relaxed) >= this->capacity() || base::Ring<Request>::full();
     }
 
+    [[nodiscard]] bool is_unused() const { return used_.load(std::memory_order_relaxed) == 0; }
+
     // Pushes the request that `make` returns. The caller has checked that the queue is not full(), and that
     // the scatter list is not too long.
     template <typename Make>

@@ -28,6 +28,8 @@ public:
     [[nodiscard]] bool empty() const { return requests_.empty(); }
     [[nodiscard]] std::size_t size() const { return requests_.size(); }
     [[nodiscard]] bool full() const { return requests_.full(); }
+    // Returns whether the completions of all requests were polled.
+    [[nodiscard]] bool is_unused() const { return requests_.is_unused(); }
 
     // ---- posting ----
     // The caller has checked that the queue is not full(), and that the request's `bytes` are right.
@@ -106,6 +108,8 @@ public:
     [[nodiscard]] bool expects_sleeper() const { return completions_.expects_sleeper(); }
     // Returns whether requests were done, or begun, without the link since sent().
     [[nodiscard]] bool has_uncommitted() const { return first_uncommitted_ != first_unbuilt_; }
+    // Returns how many requests are in a batch of which the link has not taken all.
+    [[nodiscard]] std::size_t unsent() const { return first_unbuilt_ - first_uncommitted_; }
     // Returns whether no request waits for an answer of the peer.
     [[nodiscard]] bool nothing_awaits() const { return awaiting_ == 0; }
     // Notes that the request, which is next(), is wholly in a batch, in its first `batch_bytes` bytes.

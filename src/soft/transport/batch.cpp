@@ -32,7 +32,7 @@ void Batch::put_next_own(std::size_t size) {
 }
 
 void Batch::put_own(std::span<const std::byte> bytes) {
-    assert(used_ + bytes.size() <= own_bytes);
+    assert(used_ + bytes.size() <= own_.size());
     if (bytes.empty()) {
         return;
     }
@@ -54,8 +54,7 @@ void Batch::put_payload(const iovec &piece, bool lent) {
 }
 
 void Batch::put_header(const wire::Segment &segment) {
-    const std::size_t size =
-        wire::encode_header(segment, std::span{own_}.subspan(used_).first<wire::untagged_bytes>());
+    const std::size_t size = wire::encode_header(segment, own_.subspan(used_).first<wire::untagged_bytes>());
     if (copy_) {
         crc_ = {};
         crc_.feed({next_own(), size});
@@ -66,7 +65,7 @@ void Batch::put_header(const wire::Segment &segment) {
 // The bytes of the longest trailer are cleared, because that takes two stores. has_room() keeps room for
 // them.
 void Batch::put_trailer(const wire::Segment &segment) {
-    assert(used_ + wire::fpdu_max_trailer_bytes <= own_bytes);
+    assert(used_ + wire::fpdu_max_trailer_bytes <= own_.size());
     std::byte *const trailer = next_own();
     const std::size_t pad = wire::fpdu_pad_bytes(wire::segment_bytes(segment));
     std::memset(trailer, 0, wire::fpdu_max_trailer_bytes);
@@ -88,6 +87,7 @@ void Batch::put_trailer(const wire::Segment &segment) {
         }
         crc_.feed({copy_.get(), segment.payload_bytes});
         put_payload(base::part_of(copy_.get(), segment.payload_bytes));
+        copy_used_ = true;
     } else {
         for (const iovec &piece : payload) {
             put_payload(piece);
@@ -108,6 +108,31 @@ void Batch::put_trailer(const wire::Segment &segment) {
         put_own({static_cast<const std::byte *>(piece.iov_base), piece.iov_len});
     }
     put_trailer(segment);
+}
+
+// The payload is copied first, because nothing may be added when its memory is gone.
+[[gnu::hot]] base::Result<void> Batch::add_small(const wire::Segment &segment,
+                                                 std::span<const iovec> payload) {
+    std::byte *const to = next_own() + wire::header_bytes(segment.opcode);
+    if (!persist::guarded_gather(to, payload)) {
+        return base::failure(EFAULT);
+    }
+    put_header(segment);
+    if (copy_) {
+        crc_.feed({to, segment.payload_bytes});
+    }
+    put_next_own(segment.payload_bytes);
+    put_trailer(segment);
+    return {};
+}
+
+bool Batch::make_room_for_many() {
+    assert(empty() && used_ == 0);
+    if (many_ == nullptr) {
+        many_.reset(new (std::nothrow) std::byte[many_bytes]);
+        own_ = many_ != nullptr ? std::span{many_.get(), many_bytes} : std::span{few_};
+    }
+    return many_ != nullptr;
 }
 
 bool Batch::make_room_to_keep() {
@@ -178,6 +203,7 @@ base::Result<void> Batch::copy_rest(std::vector<std::byte> &to) const {
 void Batch::clear() {
     used_ = pieces_ = next_ = queued_ = sent_ = lent_ = 0;
     lent_pieces_ = 0;
+    copy_used_ = false;
 }
 
 }  // namespace soft

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/batch: FPDUs that go into a link with one call. Headers, trailers and small inline data are
-// in the batch, and payload stays where it is. With CRC32C payload is copied, so that the bytes that are sent
-// match the checksum. Lent payload stays where it is until keep(), which copies the bytes that the link has
-// not taken.
+// soft/transport/batch: FPDUs that go into a link with one call. Headers, trailers and small payload are in
+// the batch, and larger payload stays where it is. With CRC32C all payload is copied, so that the bytes that
+// are sent match the checksum. Lent payload stays where it is until keep(), which copies the bytes that the
+// link has not taken.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,25 +23,35 @@ namespace soft {
 
 class Batch {
 public:
+    Batch() = default;
+    Batch(const Batch &) = delete;
+    Batch &operator=(const Batch &) = delete;
+
     // Turns CRC32C on. It is called before the first segment.
     void use_crc();
 
     // Returns true when another segment of any size, and immediate data behind it, can be added.
     [[nodiscard]] bool has_room() const {
-        return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_bytes &&
-               queued_ < enough_bytes && (!copy_ || queued_ == 0);
+        return pieces_ + max_segment_pieces <= max_pieces && used_ + max_segment_own_bytes <= own_.size() &&
+               queued_ < enough_bytes && !copy_used_;
     }
     [[nodiscard]] bool empty() const { return next_ == pieces_; }
     [[nodiscard]] std::size_t bytes() const { return queued_; }
     // Returns how many of these the link has taken, while the batch is not empty.
     [[nodiscard]] std::size_t sent_bytes() const { return sent_; }
 
+    // Gives the batch, which is empty, room for `many_bytes` of headers and small payload. Returns false when
+    // there is no memory for that.
+    [[nodiscard]] bool make_room_for_many();
+
     // Adds a segment whose payload is in memory of the application or of a region, and stays there until the
     // batch is sent. Fails with EFAULT when the memory vanished (only with CRC32C).
     [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
-    // Adds a segment with a small payload, which is copied.
+    // These add a segment with a small payload, which is copied. The memory of add_small()'s may vanish: then
+    // it fails with EFAULT, and adds nothing.
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
     void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
+    [[nodiscard]] base::Result<void> add_small(const wire::Segment &segment, std::span<const iovec> payload);
     // add_lent() adds a segment whose payload stays in place until keep(), which copies the bytes that are
     // not sent by then. Before that, make_room_to_keep() must return true, which it does unless there is no
     // memory; an empty batch then has room for max_lent_bytes.
@@ -63,12 +73,13 @@ public:
     // Empties the batch, which was sent completely.
     void clear();
 
-    // The largest payload that add_copied() takes.
+    // The largest payload that these copy.
     static constexpr std::size_t max_copied_bytes = 512;
     static constexpr std::size_t max_lent_bytes = std::size_t{64} << 10;
     static constexpr std::size_t max_payload_pieces = 6;
     // A segment with payload takes two pieces at least: its own bytes and its payload.
     static constexpr std::size_t max_segments = 32;
+    static constexpr std::size_t many_bytes = std::size_t{16} << 10;
 
 private:
     // The trailer of a segment and the immediate data behind it are one piece.
@@ -78,7 +89,7 @@ private:
                                                          2 * wire::fpdu_max_trailer_bytes;
     static constexpr std::size_t max_pieces = 2 * max_segments;
     static_assert(max_pieces <= 64, "each has a bit in lent_pieces_");
-    static constexpr std::size_t own_bytes = 2048;
+    static constexpr std::size_t few_bytes = 2048;
     static constexpr std::size_t enough_bytes = 1 << 20;
 
     [[nodiscard]] std::byte *next_own() { return own_.data() + used_; }
@@ -88,9 +99,12 @@ private:
     void put_trailer(const wire::Segment &segment);
     void put_payload(const iovec &piece, bool lent = false);
 
-    std::array<std::byte, own_bytes> own_;
+    std::array<std::byte, few_bytes> few_;
+    std::unique_ptr<std::byte[]> many_;  // room for many_bytes; allocated at the first use
+    std::span<std::byte> own_{few_};     // one of these two
     std::array<iovec, max_pieces> iov_;
     std::unique_ptr<std::byte[]> copy_;  // with CRC32C: room for one segment's payload
+    bool copy_used_ = false;
     std::unique_ptr<std::byte[]> kept_;  // room for lent payload, max_lent_bytes; allocated at the first use
     std::uint64_t lent_pieces_ = 0;      // a bit for each piece
     std::size_t lent_ = 0;               // bytes

@@ -91,14 +91,13 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         request.status = gather(request, offset_, size);
     }
     if (request.status != IBV_WC_SUCCESS) {
-        // Completions come in order, so the request fails only when all requests before it are done.
-        return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
+        return fail_in_turn();
     }
     if (request.needs_answer) {
         add_answered(request);
     } else if (!add_data(request)) {
         request.status = IBV_WC_LOC_PROT_ERR;
-        return Added::Failed;
+        return fail_in_turn();
     }
     if (offset_ == 0) {
         queue_.built(request, batch_.bytes());
@@ -107,6 +106,11 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         }
     }
     return Added::Yes;
+}
+
+// Completions come in order, so a request fails only when all requests before it are done.
+Added RequestSegments::fail_in_turn() const {
+    return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
 }
 
 // Stores in gathered_ the pieces of local memory with `size` bytes of the request from `offset` on. When a
@@ -164,8 +168,12 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         segment.offset = request.remote_address + offset_;
     }
     const auto payload = std::span{gathered_}.first(gathered_pieces_);
-    if (request.is_inline && size <= Batch::max_copied_bytes) {
-        batch_.add_gathered(segment, payload);
+    if (size <= Batch::max_copied_bytes) {
+        if (request.is_inline) {
+            batch_.add_gathered(segment, payload);
+        } else if (!batch_.add_small(segment, payload)) {
+            return false;
+        }
     } else if (is_lent(request, size)) {
         batch_.add_lent(segment, payload);
     } else if (!batch_.add(segment, payload)) {

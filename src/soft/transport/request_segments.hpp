@@ -64,6 +64,7 @@ public:
 
 private:
     [[nodiscard]] Added fault_stops(const SendRequest &request);
+    [[nodiscard]] Added fail_in_turn() const;
     [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const;
     [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const;
     [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);

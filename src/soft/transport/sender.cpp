@@ -51,6 +51,8 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
     const base::Lock lock{mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = queue_.size();
+    const bool in_burst = count_post();
+    bool may_wait = in_burst;
     int error = 0;
     for (; request != nullptr; request = request->next) {
         std::uint64_t bytes = 0;
@@ -58,6 +60,8 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
         if (error == 0) {
             error = enqueue(*request, static_cast<std::uint32_t>(bytes), all_or_nothing);
         }
+        may_wait =
+            may_wait && bytes <= Batch::max_copied_bytes && !is_answered(static_cast<int>(request->opcode));
         if (error != 0) {
             *bad = request;
             if (all_or_nothing) {
@@ -71,7 +75,9 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
         return error;
     }
     const std::size_t posted = queue_.size() - before;
-    transmit();
+    if (!may_wait || !hold()) {
+        transmit();
+    }
     batch_.keep();
     if (ibv_send_wr *const refused = queue_.keep_waiting(chain, posted)) {
         *bad = refused;
@@ -182,10 +188,11 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     parameters_ = parameters;
     parameters_.ord = ord;
     interest_ = {.readable = true};
-    may_transmit_ = response_turn_ = full_ = false;
+    may_transmit_ = response_turn_ = full_ = holds_ = false;
     broken_.reset();
     base::set_shared(has_no_link_, false);
     base::set_shared(wants_turn_, requests_.faults() != nullptr);
+    may_hold_ = link.gains_by_batches() && requests_.faults() == nullptr;
     const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
     requests_.begin(link, max_payload, ord, parameters.crc);
     responses_.begin(max_payload);
@@ -245,8 +252,7 @@ bool Sender::lose_link(bool drops) {
     requests_.leave_link();
     link_ = nullptr;
     may_transmit_ = full_ = false;
-    batch_.clear();
-    responses_.batch_was_cleared();
+    drop_batch();
     base::set_shared(has_no_link_, state_ == State::Open);
     return true;
 }
@@ -268,8 +274,7 @@ void Sender::reset() {
     parameters_ = {};
     may_transmit_ = false;
     broken_.reset();
-    batch_.clear();
-    responses_.batch_was_cleared();
+    drop_batch();
     queue_.reset();
     base::set_shared(has_no_link_, false);
 }
@@ -279,8 +284,7 @@ void Sender::end(ibv_wc_status oldest, bool reads_on) {
     state_ = State::Ended;
     qp_.state = IBV_QPS_ERR;
     may_transmit_ = false;
-    batch_.clear();
-    responses_.batch_was_cleared();
+    drop_batch();
     if (RequestFaults *const faults = requests_.faults()) {
         faults->stop();
     }
@@ -305,7 +309,7 @@ Sender::Turn Sender::take_turn() {
         readable = ready.readable;
     }
     const bool delay_is_over = requests_.faults() != nullptr && requests_.faults()->delay_is_over();
-    if (interest_.writable || delay_is_over) {
+    if (interest_.writable || holds_ || delay_is_over) {
         transmit();
     }
     return {.readable = readable,
@@ -317,6 +321,13 @@ Sender::Turn Sender::take_turn() {
 [[gnu::hot]] void Sender::transmit_ready() {
     const base::Lock lock{mutex_};
     transmit();
+}
+
+void Sender::send_held() {
+    const base::Lock lock{mutex_};
+    if (holds_) {
+        transmit();
+    }
 }
 
 std::optional<Broken> Sender::broken() {
@@ -360,6 +371,9 @@ void Sender::answered(SendRequest &request) {
 
 bool Sender::finish_when_sent() {
     const base::Lock lock{mutex_};
+    if (holds_) {
+        transmit();
+    }
     if (queue_.empty()) {
         return false;
     }

@@ -103,6 +103,8 @@ public:
     }
     // Sends the segments that can be sent now, answers that are owed among them.
     void transmit_ready() EXCLUDES(mutex_);
+    // Sends the requests that it holds back for later ones, before the connection ends.
+    void send_held() EXCLUDES(mutex_);
     // Watches the link for reading, or not. With `ended`, the peer's end wakes the group while the link is
     // not read.
     void want_readable(bool wanted, bool ended) EXCLUDES(mutex_);
@@ -162,6 +164,9 @@ private:
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
     [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing)
         REQUIRES(mutex_);
+    [[nodiscard]] bool count_post() REQUIRES(mutex_);
+    [[nodiscard]] bool hold() REQUIRES(mutex_);
+    void drop_batch() REQUIRES(mutex_);
     void transmit() REQUIRES(mutex_);
     void build_batch() REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
@@ -170,6 +175,7 @@ private:
     void cut_link() REQUIRES(mutex_);
     void want_writable(bool wanted) REQUIRES(mutex_);
     void set_interest(Interest interest) REQUIRES(mutex_);
+    void tell_turn() REQUIRES(mutex_);
     [[nodiscard]] Turn take_turn() EXCLUDES(mutex_);
 
     ibv_qp &qp_;  // its state is guarded by mutex_
@@ -195,7 +201,12 @@ private:
     bool response_turn_ GUARDED_BY(mutex_) = false;
     bool full_ GUARDED_BY(mutex_) =
         false;  // the link took no more; the sender does not try again until the link is writable
-    std::optional<Cause> broken_ GUARDED_BY(mutex_);  // why it sends no more
+    bool may_hold_ GUARDED_BY(mutex_) = false;    // the link gains by batches
+    bool holds_ GUARDED_BY(mutex_) = false;       // the batch waits for later requests, a look, or the engine
+    unsigned looks_seen_ GUARDED_BY(mutex_) = 0;  // Group::looks() at the last post
+    unsigned posts_since_look_ GUARDED_BY(mutex_) = 0;   // since that number has changed
+    unsigned posts_before_look_ GUARDED_BY(mutex_) = 0;  // between the two changes before
+    std::optional<Cause> broken_ GUARDED_BY(mutex_);     // why it sends no more
 };
 
 }  // namespace soft
