@@ -72,14 +72,26 @@ CompletionQueue::~CompletionQueue() {
     }
     const base::Lock lock{mutex_};
     int taken = 0;
+    Entry released{.completion = {}, .queue_pair = nullptr, .slots = 0, .queue = WorkQueue::Send};
+    const auto release = [&released] {
+        if (released.queue_pair != nullptr) {
+            released.queue_pair->release(released.queue, released.slots);
+        }
+    };
     for (; taken < entries && !ring_.empty(); ++taken) {
         const Entry &entry = ring_.front();
         completions[taken] = entry.completion;
-        if (entry.queue_pair != nullptr) {
-            entry.queue_pair->release(entry.queue, entry.slots);
+        if (entry.queue_pair == released.queue_pair && entry.queue == released.queue) {
+            released.slots += entry.slots;
+        } else {
+            release();
+            released.queue_pair = entry.queue_pair;
+            released.queue = entry.queue;
+            released.slots = entry.slots;
         }
         ring_.pop();
     }
+    release();
     if (ring_.empty()) {
         base::set_shared(has_entries_, false);
     }
@@ -194,43 +206,49 @@ base::Result<void> CompletionQueue::end_wait() {
     return {};
 }
 
-[[gnu::hot]] bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
-                                        unsigned slots, bool solicited) {
-    bool notify = false;
-    {
-        const base::Lock lock{mutex_};
-        if (ring_.full()) {
-            if (!overrun_) {
-                BASE_LOG(Error,
-                         "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
-                         ring_.capacity());
-            }
-            tell_overrun();
-            return false;
+bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
+                           bool solicited) {
+    bool pushed = false;
+    push_many([&](const auto &push) { pushed = push(completion, queue_pair, queue, slots, solicited); });
+    return pushed;
+}
+
+[[gnu::hot]] bool CompletionQueue::push_one(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
+                                            unsigned slots, bool solicited, bool &notify) {
+    if (ring_.full()) {
+        if (!overrun_) {
+            BASE_LOG(Error,
+                     "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
+                     ring_.capacity());
         }
-        if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
-            tell_overrun();
-            return false;
-        }
-        ring_.push_made([&] {
-            return Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
-        });
-        if (!has_entries_.load(std::memory_order_relaxed)) {
-            base::set_shared(has_entries_, true);
-        }
-        if (waiters_.any() && served_here != this) {
-            waiters_.tell(true);
-        }
-        notify = notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited);
-        if (notify) {
-            notify_ = Notify::No;
-            base::set_shared(notify_wanted_, false);
-        }
+        tell_overrun();
+        return false;
     }
-    if (notify && channel != nullptr) {
-        static_cast<CompletionChannel *>(channel)->notify(*this);
+    if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
+        tell_overrun();
+        return false;
+    }
+    ring_.push_made([&] {
+        return Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+    });
+    if (!has_entries_.load(std::memory_order_relaxed)) {
+        base::set_shared(has_entries_, true);
+    }
+    if (waiters_.any() && served_here != this) {
+        waiters_.tell(true);
+    }
+    if (notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited)) {
+        notify_ = Notify::No;
+        base::set_shared(notify_wanted_, false);
+        notify = true;
     }
     return true;
+}
+
+void CompletionQueue::notify_channel() {
+    if (channel != nullptr) {
+        static_cast<CompletionChannel *>(channel)->notify(*this);
+    }
 }
 
 void CompletionQueue::tell_overrun() {

@@ -97,6 +97,23 @@ public:
     using WorkQueue = Completing::WorkQueue;
     [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
                             bool solicited) EXCLUDES(mutex_);
+    // Calls add(push), which may push any number of completions with `push`. That has the parameters of the
+    // function above, and the lock is taken once for all.
+    template <typename Add>
+    void push_many(Add add) EXCLUDES(mutex_) {
+        bool notify = false;
+        {
+            const base::Lock lock{mutex_};
+            add([this, &notify](const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
+                                unsigned slots, bool solicited) {
+                mutex_.assert_held();
+                return push_one(completion, queue_pair, queue, slots, solicited, notify);
+            });
+        }
+        if (notify) {
+            notify_channel();
+        }
+    }
     // Lets the completions of a queue pair that is to be destroyed stay, without freeing its places.
     void forget(const Completing &queue_pair) EXCLUDES(mutex_);
 
@@ -127,6 +144,9 @@ private:
     };
     enum class Notify { No, Solicited, Any };
 
+    [[nodiscard]] bool push_one(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
+                                unsigned slots, bool solicited, bool &notify) REQUIRES(mutex_);
+    void notify_channel();
     int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
     int serve_and_take(int entries, ibv_wc *completions);
     void serve(bool spinning);

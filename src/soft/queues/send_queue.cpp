@@ -129,32 +129,46 @@ bool SendQueue::only_has_to_send() const {
     return last_left_ != 0 || all_sent_;
 }
 
+// Takes the lock of the completion queue once for all completions.
 [[gnu::hot]] void SendQueue::retire() {
-    while (first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done) {
-        complete(requests_.front());
-        requests_.pop();
-        --first_uncommitted_;
-        --first_unbuilt_;
-        if (last_left_ != 0) {
-            --last_left_;
-            all_sent_ = all_sent_ || last_left_ == 0;
+    while (front_is_done()) {
+        if (makes_completion(requests_.front())) {
+            completions_.push_many([this](const auto &push) {
+                for (; front_is_done(); pop()) {
+                    if (makes_completion(requests_.front())) {
+                        complete(requests_.front(), push);
+                    } else {
+                        ++unsignaled_;
+                    }
+                }
+            });
+        } else {
+            ++unsignaled_;
+            pop();
         }
     }
 }
 
-[[gnu::hot]] void SendQueue::complete(const SendRequest &request) {
-    ++unsignaled_;
-    if (!request.signaled && request.status == IBV_WC_SUCCESS) {
-        return;
+void SendQueue::pop() {
+    requests_.pop();
+    --first_uncommitted_;
+    --first_unbuilt_;
+    if (last_left_ != 0) {
+        --last_left_;
+        all_sent_ = all_sent_ || last_left_ == 0;
     }
+}
+
+template <typename Push>
+void SendQueue::complete(const SendRequest &request, const Push &push) {
     ibv_wc completion{};
     completion.wr_id = request.wr_id;
     completion.status = request.status;
     completion.opcode = completion_opcode(request.opcode);
     completion.byte_len = request.length;
     completion.qp_num = queue_pair_number_;
-    const bool pushed = completions_.push(completion, completing_, CompletionQueue::WorkQueue::Send,
-                                          unsignaled_, request.status != IBV_WC_SUCCESS);
+    const bool pushed = push(completion, completing_, CompletionQueue::WorkQueue::Send, unsignaled_ + 1,
+                             request.status != IBV_WC_SUCCESS);
     unsignaled_ = 0;
     overrun_ = overrun_ || !pushed;
 }

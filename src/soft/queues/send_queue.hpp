@@ -148,7 +148,15 @@ public:
 private:
     void commit(std::size_t end);
     void retire();
-    void complete(const SendRequest &request);
+    void pop();
+    [[nodiscard]] bool front_is_done() {
+        return first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done;
+    }
+    [[nodiscard]] static bool makes_completion(const SendRequest &request) {
+        return request.signaled || request.status != IBV_WC_SUCCESS;
+    }
+    template <typename Push>
+    void complete(const SendRequest &request, const Push &push);
 
     PostedSends<SendRequest> requests_;
     const bool signal_all_;

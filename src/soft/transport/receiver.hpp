@@ -93,6 +93,8 @@ private:
 
     // receiver_place.cpp
     [[nodiscard]] OrRefusal<Link::Received> fill_target();
+    [[nodiscard]] OrRefusal<Pin> pin_to_write(std::uint64_t address, std::size_t bytes);
+    [[nodiscard]] OrRefusal<> place_write(std::span<const std::byte> bytes);
     [[nodiscard]] OrRefusal<> place_buffered();
     [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);

@@ -21,16 +21,36 @@ OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
         const ibv_wc_status status = parts_.inbox.aim(target, place_at_, most_bytes);
         return status == IBV_WC_SUCCESS ? OrRefusal<>{} : parts_.inbox.receive_failed(status);
     }
-    auto pin = parts_.access.pin({.by = parts_.access.peer(),
-                                  .key = segment.stag,
-                                  .address = place_at_,
-                                  .length = most_bytes,
-                                  .rights = IBV_ACCESS_REMOTE_WRITE},
-                                 "a write that is not allowed");
+    auto pin = pin_to_write(place_at_, most_bytes);
     if (!pin) {
         return std::unexpected{pin.error()};
     }
     target.aim_at(std::move(*pin), place_at_, most_bytes);
+    return {};
+}
+
+OrRefusal<Pin> Receiver::pin_to_write(std::uint64_t address, std::size_t bytes) {
+    return parts_.access.pin({.by = parts_.access.peer(),
+                              .key = incoming_.segment().stag,
+                              .address = address,
+                              .length = bytes,
+                              .rights = IBV_ACCESS_REMOTE_WRITE},
+                             "a write that is not allowed");
+}
+
+// Places the payload of a write that is in the buffer.
+[[gnu::hot]] OrRefusal<> Receiver::place_write(std::span<const std::byte> bytes) {
+    const auto pin = pin_to_write(place_at_, bytes.size());
+    if (!pin) {
+        return std::unexpected{pin.error()};
+    }
+    const MemoryRegion &region = pin->region();
+    std::byte *const to = region.at(place_at_);
+    if (!persist::guarded_copy(to, bytes.data(), bytes.size())) {
+        return memory_vanished(parts_.access, region, to);
+    }
+    incoming_.drop(bytes.size());
+    placed(bytes.size(), region.durable != nullptr ? &region : nullptr);
     return {};
 }
 
@@ -54,6 +74,12 @@ OrRefusal<Link::Received> Receiver::fill_target() {
     Inbox &inbox = parts_.inbox;
     while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
         const auto bytes = incoming_.buffered_payload();
+        if (incoming_.segment().opcode == wire::Opcode::Write) {
+            if (const auto placed = place_write(bytes); !placed) {
+                return placed;
+            }
+            continue;
+        }
         if (inbox.keeps() && wire::is_send(incoming_.segment().opcode)) {
             if (!inbox.keep(bytes)) {
                 stall();
@@ -112,12 +138,7 @@ OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {
         return make_refusal(
             {"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
     }
-    const auto pin = parts_.access.pin({.by = parts_.access.peer(),
-                                        .key = segment.stag,
-                                        .address = segment.offset,
-                                        .length = payload.size(),
-                                        .rights = IBV_ACCESS_REMOTE_WRITE},
-                                       "a write that is not allowed");
+    const auto pin = pin_to_write(segment.offset, payload.size());
     if (!pin) {
         return std::unexpected{pin.error()};
     }

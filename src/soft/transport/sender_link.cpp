@@ -49,9 +49,12 @@ Broken::By reason_of(Added added) {
         (batch_.empty() && !batch_.make_room_for_many())) {
         return false;
     }
-    build_batch();
-    if (batch_.empty() || broken_ || queue_.has_next() || !batch_.has_room() ||
-        queue_.unsent() >= most_held) {
+    while (queue_.has_next()) {
+        if (!batch_.has_room() || !add_segment(false)) {
+            return false;
+        }
+    }
+    if (batch_.empty() || !batch_.has_room() || queue_.unsent() >= most_held) {
         return false;
     }
     if (!holds_) {

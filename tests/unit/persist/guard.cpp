@@ -45,7 +45,8 @@ char *truncated() {
 }
 
 void copies_good_memory(void **) {
-    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{100'000}}) {
+    for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{16}, size_t{31},
+                              size_t{512}, size_t{513}, size_t{100'000}}) {
         std::vector<char> from(size + 8, 'x');
         std::vector<char> to(size + 8, '-');
         assert_true(persist::guarded_copy(to.data() + 1, from.data(), size));
@@ -83,7 +84,7 @@ void reports_faults(char *gone) {
     // The fault comes twice, because the first must leave everything as it was.
     for (int round = 0; round < 2; ++round) {
         VALGRIND_DISABLE_ERROR_REPORTING;
-        for (const size_t size : {size_t{1}, size_t{8}, page}) {
+        for (const size_t size : {size_t{1}, size_t{8}, size_t{100}, size_t{512}, size_t{513}, page}) {
             assert_false(persist::guarded_copy(gone, buffer.data(), size));
             assert_false(persist::guarded_copy(buffer.data(), gone, size));
         }
