@@ -96,15 +96,6 @@ void deregister_again() {
     Deregistration{std::move(oldest.memory)}(oldest.region);
 }
 
-bool deregister(LocalRegion region) {
-    rpma_mr_local *taken = region.release();
-    if (taken == nullptr || rpma_mr_dereg(&taken) == 0 || taken == nullptr) {
-        return true;
-    }
-    region.reset(taken);  // its end tries again, and keeps the memory
-    return false;
-}
-
 Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type type) {
     const char *expected = type == RPMA_UTIL_IBV_CONTEXT_LOCAL ? "of this machine, served by" : "reached by";
     TRY(check_host(address.host));

@@ -36,8 +36,6 @@ struct Deregistration {
 void deregister_again();
 
 using LocalRegion = std::unique_ptr<rpma_mr_local, Deregistration>;
-// Deregisters memory, and returns whether no peer may write to it any more. Blocks for a second at most.
-[[nodiscard]] bool deregister(LocalRegion region);
 
 using RemoteRegion = std::unique_ptr<rpma_mr_remote, Deleter<rpma_mr_remote_delete>>;
 using ConnectionConfiguration = std::unique_ptr<rpma_conn_cfg, Deleter<rpma_conn_cfg_delete>>;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This file is linked into an rpma of its own, whose storage fails on purpose. While the file that
-// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of msync, fdatasync or fsync, counted from
-// 1, that fails, and the errno value. The failing call writes nothing and removes the file, so that the next
-// succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds msync for as long
-// as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening of the
-// folder "slow", and the one of RPMA_TEST_SLOW_END the end of a mapping of 5,000,000 bytes. While the file
-// that RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made, and while the one
-// of RPMA_TEST_NO_FILE exists, the next file without a name; that failure removes the file too. While the
-// file that RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
+// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of pwrite or fsync, counted from 1, that
+// fails, and the errno value. The failing call writes nothing and removes the file, so that the next
+// succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds pwrite and msync
+// for as long as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening
+// of the folder "slow", and the one of RPMA_TEST_SLOW_END the end of the memory through which a push went.
+// While the file that RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made,
+// and while the one of RPMA_TEST_NO_FILE exists, the next file without a name; that failure removes the file
+// too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -19,8 +19,12 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <string_view>
+
+#include "cli/protocol/protocol.hpp"
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 
@@ -57,6 +61,14 @@ bool remove_once(const char *variable) {
     return path != nullptr && unlink(path) == 0;
 }
 
+// Returns whether this process is `rpma pull`.
+bool is_a_pull() {
+    std::ifstream words{"/proc/self/cmdline"};
+    std::string word;
+    std::getline(words, word, '\0');
+    return std::getline(words, word, '\0') && word == "pull";
+}
+
 // Waits until a writer has opened the FIFO and has closed it. Without the FIFO it does not wait.
 void wait_for_the_disk(const char *variable) {
     const char *path = std::getenv(variable);
@@ -72,27 +84,26 @@ void wait_for_the_disk(const char *variable) {
 
 EXPORTED int msync(void *address, std::size_t length, int flags) {
     wait_for_the_disk("RPMA_TEST_SLOW");
-    if (const int error = failure(); error != 0) {
-        errno = error;
-        return -1;
-    }
     return static_cast<int>(syscall(SYS_msync, address, length, flags));
 }
 
+EXPORTED ssize_t pwrite(int fd, const void *bytes, std::size_t length, off_t offset) {
+    static const bool pulls = is_a_pull();  // which has a disk of its own
+    if (!pulls) {
+        wait_for_the_disk("RPMA_TEST_SLOW");
+        if (const int error = failure(); error != 0) {
+            errno = error;
+            return -1;
+        }
+    }
+    return syscall(SYS_pwrite64, fd, bytes, length, offset);
+}
+
 EXPORTED int munmap(void *address, std::size_t length) noexcept {
-    constexpr std::size_t slow = 5'000'000;
-    if (length == slow) {
+    if (length == cli::window_size) {
         wait_for_the_disk("RPMA_TEST_SLOW_END");
     }
     return static_cast<int>(syscall(SYS_munmap, address, length));
-}
-
-EXPORTED int fdatasync(int fd) {
-    if (const int error = failure(); error != 0) {
-        errno = error;
-        return -1;
-    }
-    return static_cast<int>(syscall(SYS_fdatasync, fd));
 }
 
 EXPORTED int fsync(int fd) {
@@ -126,12 +137,12 @@ EXPORTED int fallocate(int fd, int mode, off_t offset, off_t length) {
     return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, length));
 }
 
-EXPORTED int rpma_conn_mr_reg(rpma_conn *connection, void *memory, std::size_t size, int usage,
-                              rpma_mr_local **region) {
+EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,
+                                  rpma_mr_local **region) {
     if (remove_once("RPMA_TEST_NO_REGION")) {
         return RPMA_E_PROVIDER;
     }
-    using Register = decltype(rpma_conn_mr_reg);
-    auto *const next = reinterpret_cast<Register *>(dlsym(RTLD_NEXT, "rpma_conn_mr_reg"));
-    return next(connection, memory, size, usage, region);
+    using Register = decltype(rpma_conn_req_mr_reg);
+    auto *const next = reinterpret_cast<Register *>(dlsym(RTLD_NEXT, "rpma_conn_req_mr_reg"));
+    return next(request, memory, size, usage, region);
 }

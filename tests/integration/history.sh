@@ -82,7 +82,7 @@ before="$(ls store | wc -l) names, $(find store -type f ! -name .measured -print
 start_server store --keep 1 --max-bytes 6M
 grep -q "^holds *$before$" server.out || die "expected $before: $(cat server.out)"
 push c
-listed 10
+listed 10 # after it, what has to go is gone
 [ "$(ls store/default)" = 10 ] || die "more than one stays: $(ls store/default)"
 head -c 3M /dev/zero >three
 push three "$address/third"

@@ -73,7 +73,7 @@ is rpma_contents 1
 is rpma_free_bytes 3145728
 is rpma_storage_failed 0
 is 'rpma_faults{kind="deleted"}' 0
-grep -q '^rpma_flush_duration_seconds_count [1-9]' metrics || die "no flush: $(cat metrics)"
+grep -q '^rpma_store_duration_seconds_count [1-9]' metrics || die "no portion: $(cat metrics)"
 grep -q '^rpma_build_info{version="[1-9]' metrics || die "no version: $(cat metrics)"
 
 mkfifo said

@@ -24,6 +24,7 @@ done
 for i in 1 2 3; do
     push b
 done
+bounded "$rpma" list "$address" >/dev/null || die "list" # after it, what has to go is gone
 [ "$(ls "${RPMA_STORE_FOLDER:-.}/store/default" | wc -l)" -eq 3 ] || die "the content that is read was kept"
 cat beginning <(head -c $((16777216 - 1000)) <&"$slow") | cmp - a || die "a content changed while it was read"
 wait $puller || die "the pull of a content that goes"

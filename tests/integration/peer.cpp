@@ -100,9 +100,8 @@ struct Client {
         return cli::decode_offer({static_cast<const std::byte *>(data.ptr), data.len});
     }
 
-    // A push has no region yet.
-    cli::Offer connect_at_all(const char *address, const char *port, cli::Mode mode,
-                              std::string_view wanted = cli::default_name) {
+    cli::Offer connect_well(const char *address, const char *port, cli::Mode mode,
+                            std::string_view wanted = cli::default_name) {
         const bool has_name = mode == cli::Mode::Push || mode == cli::Mode::Pull;
         const std::string name{has_name ? wanted : ""};
         auto hello = cli::encode_hello({.version = cli::protocol_version, .mode = mode, .name = name});
@@ -114,19 +113,6 @@ struct Client {
             die(said.error().text.c_str());
         }
         return *said;
-    }
-
-    // The offer of a push has a region, for which the client has asked.
-    cli::Offer connect_well(const char *address, const char *port, cli::Mode mode,
-                            std::string_view wanted = cli::default_name) {
-        cli::Offer offer = connect_at_all(address, port, mode, wanted);
-        if (mode == cli::Mode::Push && offer.status == cli::Status::Ok) {
-            if (!says_that_it_is_there({.ask = cli::Ask::Grow, .length = memory.size()})) {
-                die("no room");
-            }
-            offer.memory_region = last_answer().memory_region;
-        }
-        return offer;
     }
 
     // Returns the answer to what says_that_it_is_there() has asked.
@@ -274,35 +260,33 @@ int others_key_as_pusher(const char *address, const char *port) {
     return 0;
 }
 
-// Asks for room that is none, or too often, or as a pull: the server ends the connection.
+// Asks for room that is none, has more stored than its window has, or asks as a pull: the server ends the
+// connection. It commits no content of which bytes are missing.
 int bad_room(const char *address, const char *port) {
-    const auto expect_end = [&](Client &client, const cli::Request &request) {
+    const auto expect_end = [&](cli::Mode mode, const cli::Request &request) {
+        Client client;
+        client.connect_well(address, port, mode);
         (void)client.says_that_it_is_there(request);
         if (!client.is_ended("the server took a bad request for room")) {
             die("not disconnected");
         }
     };
-    for (const cli::Request &request : {cli::Request{.ask = cli::Ask::Grow, .length = UINT64_MAX},
-                                        cli::Request{.ask = cli::Ask::Grow, .length = 0},
-                                        cli::Request{.ask = cli::Ask::Grow, .offset = 4096, .length = 4096},
-                                        cli::Request{.ask = cli::Ask::Store, .length = 1},
+    for (const cli::Request &request :
+         {cli::Request{.ask = cli::Ask::Reserve, .length = UINT64_MAX},
+          cli::Request{.ask = cli::Ask::Reserve, .offset = cli::largest_capacity, .length = 1},
+          cli::Request{.ask = cli::Ask::Store, .length = cli::window_size + 1}}) {
+        expect_end(cli::Mode::Push, request);
+    }
+    expect_end(cli::Mode::Pull, {.ask = cli::Ask::Reserve, .length = 4096});
+    for (const cli::Request &request : {cli::Request{.ask = cli::Ask::Store, .offset = 4096, .length = 1},
                                         cli::Request{.ask = cli::Ask::Commit, .length = 1}}) {
         Client client;
-        client.connect_at_all(address, port, cli::Mode::Push);
-        expect_end(client, request);
-    }
-    Client puller;
-    puller.connect_at_all(address, port, cli::Mode::Pull);
-    expect_end(puller, {.ask = cli::Ask::Grow, .length = 4096});
-    Client greedy;
-    greedy.connect_at_all(address, port, cli::Mode::Push);
-    for (std::uint64_t grown = 1; grown <= cli::most_grows; ++grown) {
-        if (!greedy.says_that_it_is_there({.ask = cli::Ask::Grow, .length = grown * 4096}) ||
-            greedy.last_answer().verdict != cli::Verdict::Done) {
-            die("no room");
+        client.connect_well(address, port, cli::Mode::Push);
+        if (!client.says_that_it_is_there(request) ||
+            client.last_answer().verdict != cli::Verdict::Different) {
+            die("the server took bytes that are missing for others");
         }
     }
-    expect_end(greedy, {.ask = cli::Ask::Grow, .length = (cli::most_grows + 1) * 4096});
     return 0;
 }
 
@@ -310,6 +294,7 @@ int bad_room(const char *address, const char *port) {
 int wrong_checksum(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
+    (void)client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = 1000});
     const auto answer = client.write_and_ask(1000, {.ask = cli::Ask::Commit, .length = 1000, .checksum = 1});
     return answer.verdict == cli::Verdict::Different ? 0 : 1;
 }
@@ -322,7 +307,7 @@ int commit_after_failure(const char *address, const char *port) {
     const auto stored = client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = bytes.size()});
     const cli::Request commit{
         .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
-    return stored.verdict == cli::Verdict::NotDurable &&
+    return (stored.verdict == cli::Verdict::NotDurable || stored.verdict == cli::Verdict::NoRoom) &&
                    client.write_and_ask(1000, commit).verdict == cli::Verdict::NotDurable
                ? 0
                : 1;
@@ -341,18 +326,24 @@ int refused_commit(const char *address, const char *port) {
     return client.is_ended("the server keeps a pusher that it refused") ? 0 : 1;
 }
 
-// Changes a content after its commit, as its pusher.
+// Changes the window after the server has stored the bytes, and after the commit, as its pusher.
 int write_after_commit(const char *address, const char *port) {
     Client client;
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
     const auto bytes = std::span{client.memory}.first(1000);
     std::ranges::fill(bytes, std::byte{'a'});
     const cli::Request commit{.ask = cli::Ask::Commit, .length = 1000, .checksum = cli::crc32c(bytes)};
+    if (client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = 1000}).verdict != cli::Verdict::Done) {
+        die("not stored");
+    }
+    std::ranges::fill(bytes, std::byte{'b'});
     if (client.write_and_ask(1000, commit).verdict != cli::Verdict::Done) {
         die("not committed");
     }
-    client.expect_refused(0);
-    return 0;
+    check(rpma_write(client.connection.get(), client.remote.get(), 0, client.local.get(), 0, bytes.size(),
+                     RPMA_F_COMPLETION_ALWAYS, nullptr),
+          "write");
+    return client.completion().status == IBV_WC_SUCCESS ? 0 : 1;
 }
 
 // Writes and stores a content, but does not commit it.
@@ -363,7 +354,7 @@ int no_commit(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Done ? 0 : 1;
 }
 
-// Requests no range of its room, or sends no request: the server ends the connection.
+// Requests a range that no content has, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
     for (const cli::Request &request :
          {cli::Request{.ask = cli::Ask::Store, .offset = 1, .length = UINT64_MAX},
@@ -381,16 +372,16 @@ int bad_request(const char *address, const char *port) {
     return 0;
 }
 
-// Sends a request that nobody needs, before it has room, and gets its answer.
+// Sends a request that nobody needs, and gets its answer.
 void ask_once(const char *address, const char *port, const cli::Request &request) {
     Client client;
-    client.connect_at_all(address, port, cli::Mode::Push);
+    client.connect_well(address, port, cli::Mode::Push);
     if (!client.says_that_it_is_there(request)) {
         die("no answer");
     }
 }
 
-// Has no bytes stored, before it has asked for room.
+// Has no bytes stored.
 int store_nothing(const char *address, const char *port) {
     ask_once(address, port, {.ask = cli::Ask::Store});
     return 0;
@@ -598,7 +589,8 @@ int commit_and_stay(const char *address, const char *port) {
     client.take_region(client.connect_well(address, port, cli::Mode::Push).memory_region);
     const auto bytes = std::span{client.memory}.first(1000);
     const cli::Request commit{.ask = cli::Ask::Commit, .length = 1000, .checksum = cli::crc32c(bytes)};
-    if (client.write_and_ask(1000, commit).verdict != cli::Verdict::Done) {
+    if (client.write_and_ask(1000, {.ask = cli::Ask::Store, .length = 1000}).verdict != cli::Verdict::Done ||
+        client.write_and_ask(1000, commit).verdict != cli::Verdict::Done) {
         die("not committed");
     }
     std::puts("committed");

@@ -127,8 +127,8 @@ done
 pulled content
 
 # A source changes all the time while it is read.
-head -c 2M content >moving
-(while echo >>moving && truncate -s 2M moving; do :; done) 2>/dev/null &
+head -c 12M larger >moving
+(while echo >>moving && truncate -s 12M moving; do :; done) 2>/dev/null &
 changer=$!
 helpers+=($changer)
 refused 'moving: ' "$rpma" push moving "$address"

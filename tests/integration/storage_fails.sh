@@ -30,7 +30,7 @@ for call in 1 2 3; do
     push second
     pulled second
     # A full disk ends this push alone.
-    echo '2 28' >failure
+    echo '3 28' >failure # two portions come first
     refused 'No space left on device; nothing was committed' "$rpma" push first "$address"
     bounded "$rpma" status "$address" >stdout 2>stderr || die "a full disk is taken for a broken one"
     push first
@@ -85,7 +85,7 @@ pulled second
 
 # The server has no memory for a pusher's region; or it has no file for a pusher, which commits although it was refused.
 touch no_region
-refused_with 3 'nothing was committed' "$rpma" push first "$address"
+refused_with 6 'cannot register 16777216 bytes' "$rpma" push first "$address"
 [ ! -e no_region ] || die "no region was asked for"
 touch no_file
 bounded "$peer" refused_commit 127.0.0.1 "$port" || die "refused_commit"

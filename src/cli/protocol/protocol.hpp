@@ -83,8 +83,8 @@ struct Hello {
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
 //    | TCP port | sequence | length | checksum | reserved                   |
-// Peer config and memory region are librpma's descriptors. The region is the content of a pull; it is zeros
-// for a push, which asks for room. For a pull, sequence, length and checksum are those of the content, 0 when
+// Peer config and memory region are librpma's descriptors. The region is the content of a pull, or the window
+// of a push. For a pull, sequence, length and checksum are those of the content, 0 when
 // nothing was pushed yet; for a push, the sequence is that of its commit. The capacity is the size of the
 // largest content. The port is that of the baseline for a client that measures. Unless the status is Ok, a
 // text for people follows at 8.
@@ -109,12 +109,16 @@ struct Offer {
         reason{};  // NOLINT(readability-redundant-member-init): g++ wants one where an offer is made without
 };
 
+// The window is memory of the server through which the bytes of a push go: the client writes them there, one
+// behind the other and from the beginning again, and has each portion stored before it writes over it.
+inline constexpr std::size_t window_size = std::size_t{16} << 20;
+
 // The requests that a client sends. The server answers each, in order; most_requests may be open at once.
 enum class Ask : std::uint8_t {
-    Store = 1,     // make these bytes durable
+    Store = 1,     // store so many bytes, the next ones of the window, at this offset of the content
     Commit = 2,    // commit the content, which has this length, checksum and label
     Alive = 3,     // no request: the transfer is still active
-    Grow = 4,      // make room for a content of this length; the answer has a region of all of it
+    Reserve = 4,   // make room for a content of this length
     Rollback = 5,  // commit the content whose sequence is the offset again
     // Make a text about the server or its contents (cli/protocol/health, cli/protocol/note), once on a
     // connection. The answer has a region of it.
@@ -125,8 +129,7 @@ enum class Ask : std::uint8_t {
 //    | ask | checksum | offset | length | label |      the label ends with a zero or its field
 inline constexpr std::size_t longest_label = 64;
 using RequestBytes = std::array<std::byte, 24 + longest_label>;
-inline constexpr std::uint32_t most_requests = 4;
-inline constexpr std::size_t most_grows = 128;  // of a connection
+inline constexpr std::uint32_t most_requests = 16;
 
 struct Request {
     Ask ask;
@@ -143,7 +146,7 @@ enum class Verdict : std::uint8_t {
     NotDurable = 3,  // storage failed: nothing was committed
     Unknown = 4,  // storage failed at the commit itself: the next start of the server may find it committed
     Ended = 5,    // it answers no request: the server ends the connection
-    NoRoom = 6,   // the content would be larger than the server has room for
+    NoRoom = 6,   // the server has no room for the content: nothing was committed
 };
 
 // The reason why the server ends a connection.
@@ -158,7 +161,7 @@ enum class Ending : std::uint8_t {
 //    | verdict | errno | sequence | checksum | memory region | reserved |
 // Errno is Linux's, or an Ending. The sequence is a commit's; of NoRoom without an errno, it is how many
 // bytes there is room for; of a Look, the length of the text, which has this checksum. The region is that of
-// a Grow or a Look.
+// a Look.
 using AnswerBytes = std::array<std::byte, 44>;
 
 struct Answer {

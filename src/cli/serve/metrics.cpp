@@ -143,10 +143,10 @@ struct Metrics::Parts {
             .Name("rpma_push_aborts_total")
             .Help("Pushes that ended without a commit, by reason.")
             .Register(*registry);
-    prometheus::Histogram &commit_seconds =
-        histogram("rpma_commit_duration_seconds", "How long storage took to verify and commit a push.");
-    prometheus::Histogram &flush_seconds =
-        histogram("rpma_flush_duration_seconds", "How long storage took to make bytes of a push durable.");
+    prometheus::Histogram &commit_seconds = histogram(
+        "rpma_commit_duration_seconds", "How long storage took to make a push durable and commit it.");
+    prometheus::Histogram &store_seconds =
+        histogram("rpma_store_duration_seconds", "How long storage took to take a portion of a push.");
     prometheus::Gauge &clients = gauge("rpma_clients", "Clients that are connected.");
     prometheus::Gauge &under_way = gauge("rpma_pushes_under_way", "Pushes that are under way.");
     prometheus::Gauge &failed_storage =
@@ -194,9 +194,9 @@ void Metrics::committed(std::uint64_t bytes, double seconds) {
     parts_->commit_seconds.Observe(seconds);
 }
 
-void Metrics::flushed(std::uint64_t bytes, double seconds) {
+void Metrics::stored(std::uint64_t bytes, double seconds) {
     parts_->stored_bytes.Increment(static_cast<double>(bytes));
-    parts_->flush_seconds.Observe(seconds);
+    parts_->store_seconds.Observe(seconds);
 }
 
 void Metrics::aborted(const char *reason) {

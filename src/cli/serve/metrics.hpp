@@ -25,7 +25,7 @@ public:
     [[nodiscard]] Outcome<> listen(const std::string &address);
 
     void committed(std::uint64_t bytes, double seconds);
-    void flushed(std::uint64_t bytes, double seconds);
+    void stored(std::uint64_t bytes, double seconds);
     void aborted(const char *reason);
     void pulled(std::uint64_t bytes);
     void refused();

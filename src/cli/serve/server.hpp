@@ -109,13 +109,13 @@ private:
         Clock::time_point begun;
         Clock::time_point active;
         std::shared_ptr<Upload> upload;  // of a push
-        std::uint64_t room = 0;          // the bytes that it may write
+        Memory window;                   // of a push
         std::uint64_t asked = 0;         // the bytes of a push that it asked to have stored
-        std::uint64_t stored = 0;        // those that were stored
+        std::uint64_t stored = 0;        // those of which it was answered
         std::uint64_t counted = 0;       // those that were stored at its last progress
         Mapping memory;                  // requests, and answers after them
         LocalRegion messages;
-        std::vector<LocalRegion> regions;  // what it may read or write; a push has them until it commits
+        std::vector<LocalRegion> regions;  // what it may read or write
         // The memory in which it measures. While a connection that wrote there exists, the end of the region
         // waits for storage.
         std::shared_ptr<PerfArea> area;
@@ -148,6 +148,8 @@ private:
     [[nodiscard]] int pusher_of(const std::string &name) const;
     void make_room_for_refused();
     [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] static Outcome<> give(rpma_conn_req *request, Client &client, const Memory &memory,
+                                        int usage, Offer &offer);
     [[nodiscard]] Outcome<> prepare_messages(rpma_conn_req *request, Client &client) const;
     void take_event(int fd);
     void take_messages(int fd);

@@ -24,10 +24,10 @@ std::string host_of(const sockaddr_storage &address) {
     return text.data();
 }
 
-// Registers memory that the other side of this connection may read; on the soft device no other peer reaches
+// Registers memory that the other side of this connection may reach; on the soft device no other peer reaches
 // it. On a kernel device each role has its own protection domain.
-Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory) {
-    constexpr int usage = RPMA_MR_USAGE_READ_SRC;
+Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
+                                  int usage) {
     const auto bytes = memory.bytes;
     rpma_mr_local *region = nullptr;
     const int result = rpma_conn_req_mr_reg(request, bytes.data(), bytes.size(), usage, &region);
@@ -212,6 +212,12 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     if (hello.mode == Mode::Push) {
         client.upload = TRY(store_.upload(hello.name));
         offer.sequence = client.upload->sequence();
+        auto window = std::make_shared<Mapping>(window_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+        if (!*window) {
+            return failed("cannot allocate memory: {}", errno_text(errno));
+        }
+        client.window = {window->bytes(), window};
+        TRY(give(request, client, client.window, RPMA_MR_USAGE_WRITE_DST, offer));
         return offer;
     }
     if (hello.mode == Mode::List && !hello.name.empty() && !store_.has(hello.name)) {
@@ -225,10 +231,16 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     offer.sequence = download.content.sequence;
     offer.length = download.content.length;
     offer.checksum = download.content.checksum;
-    client.regions.push_back(TRY(register_for(request, *client.device, download.memory)));
-    TRY(checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
-                "memory region"));
+    TRY(give(request, client, download.memory, RPMA_MR_USAGE_READ_SRC, offer));
     return offer;
+}
+
+// Gives a client memory, which the offer names.
+Outcome<> Server::give(rpma_conn_req *request, Client &client, const Memory &memory, int usage,
+                       Offer &offer) {
+    client.regions.push_back(TRY(register_for(request, *client.device, memory, usage)));
+    return checked(rpma_mr_get_descriptor(client.regions.back().get(), offer.memory_region.data()),
+                   "memory region");
 }
 
 Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const {

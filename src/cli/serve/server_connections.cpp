@@ -127,30 +127,28 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed(
             "asks for more after its commit (expected one commit on a connection, and nothing after it)");
     }
-    const bool grows = request.ask == Ask::Grow;
     const bool rolls_back = request.ask == Ask::Rollback;
-    const std::uint64_t room = grows ? store_.capacity() : client.room;
+    const std::uint64_t room = store_.capacity();
     if (!rolls_back && (request.offset > room || request.length > room - request.offset)) {
-        return failed("asks {} {} bytes at {} (expected {} bytes at most in all)",
-                      grows ? "for room for" : "to store", request.length, request.offset, room);
-    }
-    if (grows && client.regions.size() >= most_grows) {
-        return failed("asks for room for the {}th time (expected that at most {} times)", most_grows + 1,
-                      most_grows);
-    }
-    if (grows && (request.length <= client.room || request.offset != 0)) {
-        return failed("asks for room for {} bytes at {} (expected more than {} in all)", request.length,
-                      request.offset, client.room);
+        return failed("asks for {} bytes at {} (expected {} bytes at most in all)", request.length,
+                      request.offset, room);
     }
     Storage::Job job{client.number, message.wr_id, client.origin, request,
                      client.who,    client.upload, client.device};
-    if (!grows && !rolls_back) {
-        client.asked = std::max(client.asked, request.offset + request.length);
+    if (request.ask == Ask::Store) {
+        if (request.length > window_size) {
+            return failed("asks to store {} bytes (expected at most the {} of its window)", request.length,
+                          window_size);
+        }
+        const auto window = client.window.bytes;
+        const std::size_t begin = client.asked % window_size;
+        const std::size_t first = std::min<std::size_t>(request.length, window_size - begin);
+        job.first = window.subspan(begin, first);
+        job.rest = window.first(request.length - first);
+        job.memory = client.window;
+        client.asked += request.length;
     }
-    if (request.ask == Ask::Commit || rolls_back) {
-        client.committing = true;
-        job.regions = std::exchange(client.regions, {});  // nobody changes it after it is verified
-    }
+    client.committing = request.ask == Ask::Commit || rolls_back;
     storage_.submit(std::move(job));
     return {};
 }
@@ -198,10 +196,10 @@ void Server::finish_jobs() {
     }
 }
 
-// Gives the client the memory for which it asked.
+// Gives the client the text for which it asked.
 Outcome<> Server::grant(Client &client, Storage::Job &job) const {
     const auto bytes = job.memory.bytes;
-    const int usage = job.request.ask == Ask::Grow ? RPMA_MR_USAGE_WRITE_DST : RPMA_MR_USAGE_READ_SRC;
+    constexpr int usage = RPMA_MR_USAGE_READ_SRC;
     rpma_mr_local *region = nullptr;
     const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(), usage, &region);
     LocalRegion registered{region, Deregistration{job.memory.owner}};
@@ -213,7 +211,6 @@ Outcome<> Server::grant(Client &client, Storage::Job &job) const {
     }
     TRY(checked(rpma_mr_get_descriptor(registered.get(), job.answer.memory_region.data()), "memory region"));
     client.regions.push_back(std::move(registered));
-    client.room = job.request.ask == Ask::Grow ? bytes.size() : 0;
     return {};
 }
 
@@ -222,7 +219,7 @@ void Server::tell_verdict(const Storage::Job &job) const {
     const Request &request = job.request;
     const Answer &answer = job.answer;
     if (answer.verdict == Verdict::Done && request.ask == Ask::Store) {
-        return metrics_.flushed(request.length, job.seconds);
+        return metrics_.stored(request.length, job.seconds);
     }
     if (request.ask != Ask::Commit && request.ask != Ask::Rollback) {
         return;
@@ -272,6 +269,8 @@ void Server::finish(Storage::Job &job) {
         finish(found->first, found->second, job);
     }
     if (commits && done) {
+        Storage::Job rest{job.client, 0, job.origin, {}, job.who, job.upload, job.device};
+        storage_.submit_release(std::move(rest));
         last_commit_ = {job.upload->name(),
                         content.sequence,
                         {content.length, content.checksum, time_text(), job.who.host, job.who.identity,
@@ -297,12 +296,12 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         client.trouble = "storage";
         client.trouble_text = fmt::format("it cannot be made durable: {}", errno_text(job.answer.error));
     }
-    if ((ask == Ask::Grow || ask == Ask::Look) && job.answer.verdict == Verdict::Done) {
+    if (ask == Ask::Look && job.answer.verdict == Verdict::Done) {
         if (const auto granted = grant(client, job); !granted) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
-    } else if (ask == Ask::Store || ask == Ask::Commit) {
-        client.stored = std::max(client.stored, job.request.offset + job.request.length);
+    } else if (ask == Ask::Store) {
+        client.stored += job.request.length;
         if (client.stored >= client.counted + least_progress) {
             client.counted = client.stored;
             client.active = Clock::now();
@@ -313,7 +312,7 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (client.answered) {
         client.active = Clock::now();
-        pushers_.erase(client.upload->name());  // it has no region to write to, so another push may begin
+        pushers_.erase(client.upload->name());  // it can store nothing more, so another push may begin
     }
 }
 

@@ -23,6 +23,9 @@ namespace {
 void release(Storage::Job &job) {
     job.regions.clear();
     job.memory = {};
+    if (job.upload) {
+        job.upload->retire();
+    }
     job.upload.reset();
     job.device.reset();
     deregister_again();  // those of others may be over by now
@@ -48,10 +51,10 @@ Answer answer(Storage::Job &job) {
     }
     const Request &request = job.request;
     switch (request.ask) {
-        case Ask::Grow:
-            return job.upload->grow(request.length, job.memory);
+        case Ask::Reserve:
+            return job.upload->reserve(request.length);
         case Ask::Store:
-            return job.upload->store(request.offset, request.length);
+            return job.upload->store(request.offset, job.first, job.rest);
         case Ask::Rollback:
             return job.upload->roll_back(request.offset);
         case Ask::Look:
@@ -60,12 +63,7 @@ Answer answer(Storage::Job &job) {
         case Ask::Alive:  // is no job
             break;
     }
-    // Nobody changes the content after it is verified.
-    bool is_final = true;
-    for (LocalRegion &region : job.regions) {
-        is_final = deregister(std::move(region)) && is_final;
-    }
-    return is_final ? job.upload->commit(request, job.who) : Answer{Verdict::Different};
+    return job.upload->commit(request, job.who);
 }
 
 }  // namespace
@@ -78,6 +76,11 @@ Storage::~Storage() {
     wake_.notify_all();
     for (std::thread &thread : threads_) {
         thread.join();
+    }
+    for (const Job &job : jobs_) {
+        if (job.upload) {
+            job.upload->retire();
+        }
     }
 }
 
@@ -174,7 +177,9 @@ void Storage::run() {
             job.seconds = took.count();
         }
         std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });
-        if (job.answer.verdict == Verdict::NoRoom && !job.waits && frees_more) {
+        // An error of storage is the end of a push, also when it is that there is no room.
+        const bool may_again = job.answer.error == 0 || job.request.ask != Ask::Store;
+        if (job.answer.verdict == Verdict::NoRoom && may_again && !job.waits && frees_more) {
             job.waits = true;
             jobs_.push_front(std::move(job));
         } else if (!job.releases) {

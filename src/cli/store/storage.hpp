@@ -31,15 +31,16 @@ public:
         Who who;
         std::shared_ptr<Upload> upload;
         std::shared_ptr<const DevicePeer> device;  // of the regions
-        // The regions of a commit, which are given up first. That may wait for the peer.
         // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where a job is made without
-        std::vector<LocalRegion> regions{};
+        std::vector<LocalRegion> regions{};   // of a release: giving them up may wait for the peer
+        std::span<const std::byte> first{};   // of a Store: the bytes
+        std::span<const std::byte> rest{};    // and those behind them
         std::function<std::string()> look{};  // of a Look: makes the text
         Answer answer{};                      // set when the job is done
-        Memory memory{};                      // of a Grow or a Look that is done
+        Memory memory{};                      // of a Look that is done; the window of a Store
         double seconds = 0;                   // how long storage took
         bool releases = false;                // what submit_release() has made
-        // For earlier releases: a Grow that has found no room, and a look that tells how much there is.
+        // For earlier releases: a job that has found no room, and a look that tells how much there is.
         bool waits = false;
         std::uint64_t number = 0;  // of its submission
         // NOLINTEND(readability-redundant-member-init)
@@ -57,8 +58,8 @@ public:
     // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once. One
     // thread is left to other origins, however many jobs an origin has.
     void submit(Job job);
-    // Frees what a client that is gone had, after its other jobs. A Grow that is submitted later, and finds
-    // no room, waits for it and tries again.
+    // Frees what a client that is gone had, or removes what its commit has made superfluous, after its other
+    // jobs. A job that is submitted later, and finds no room, waits for it and tries again.
     void submit_release(Job job);
     // Drops a look for a client if it has not begun.
     void cancel_look(std::uint64_t client);

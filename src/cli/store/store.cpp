@@ -175,7 +175,6 @@ std::string check_content(int store, Listed &content, const std::function<bool()
 class StoreUpload final : public Upload {
 public:
     struct Options {
-        bool is_copied;
         bool is_new_name;
         std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
     };
@@ -197,55 +196,62 @@ public:
     [[nodiscard]] const Store::Entry &entry() const { return entry_; }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
 
-    [[nodiscard]] Answer grow(std::uint64_t length, Memory &memory) override {
+    // The file system may not be able to allocate. Then the bytes that do not fit tell of it.
+    [[nodiscard]] Answer reserve(std::uint64_t length) override {
+        if (length <= taken_) {
+            return {};
+        }
         if (!space_->take(length - taken_)) {
             return {Verdict::NoRoom, 0, taken_ + space_->left()};
         }
-        if (const int error = allocate(file_.get(), taken_, length); error != 0) {
-            space_->give_back(length - taken_);
-            return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
+        const std::uint64_t more = length - taken_;
+        if (fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) != 0 &&
+            errno != EOPNOTSUPP) {
+            const int error = errno;
+            space_->give_back(more);
+            return not_stored(error);
         }
         taken_ = length;
-        auto mapping = std::make_shared<Mapping>(
-            options_.is_copied ? Mapping{length, MAP_PRIVATE | MAP_ANONYMOUS, -1} : map(file_.get(), length));
-        if (!*mapping) {
-            return {Verdict::NoRoom, ENOMEM};
-        }
-        if (options_.is_copied && mapping_ != nullptr) {
-            std::ranges::copy(mapping_->bytes(), mapping->bytes().begin());
-        }
-        mapping_ = mapping;
-        memory = {mapping->bytes(), mapping};
         return {};
     }
 
-    [[nodiscard]] Answer store(std::uint64_t offset, std::uint64_t length) override {
-        if (error_ == 0) {
-            error_ = sync(offset, length);
+    [[nodiscard]] Answer store(std::uint64_t offset, std::span<const std::byte> first,
+                               std::span<const std::byte> rest) override {
+        if (error_ != 0) {
+            return {Verdict::NotDurable, error_};
         }
-        return error_ == 0 ? Answer{} : Answer{Verdict::NotDurable, error_};
+        if (offset != end_) {
+            return {Verdict::Different};
+        }
+        const std::uint64_t end = end_ + first.size() + rest.size();
+        if (end > taken_) {
+            if (!space_->take(end - taken_)) {
+                return {Verdict::NoRoom, 0, taken_ + space_->left()};
+            }
+            taken_ = end;
+        }
+        for (const auto bytes : {first, rest}) {
+            if (const int error = add(bytes); error != 0) {
+                error_ = error;
+                return not_stored(error);
+            }
+        }
+        start_write_back();
+        return {};
     }
 
     [[nodiscard]] Answer commit(const Request &request, const Who &who) override {
         if (error_ != 0) {
             return {Verdict::NotDurable, error_};
         }
-        Note &note = entry_.note;
-        note = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
-        mapping_.reset();
-        if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0) {
-            return {Verdict::NotDurable, errno};
-        }
-        Crc32c found;
-        const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
-        if (const int error = read_all(file_.get(), request.length, add); error != 0) {
-            return {Verdict::NotDurable, error};
-        }
-        if (found.value() != request.checksum) {
+        if (request.length != end_ || request.checksum != found_.value()) {
             return {Verdict::Different};
         }
+        Note &note = entry_.note;
+        note = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
         const std::string text = encode_note(note);
-        if (fsetxattr(file_.get(), attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
+        if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0 ||
+            fsetxattr(file_.get(), attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
             fsync(file_.get()) != 0) {
             return {Verdict::NotDurable, errno};
         }
@@ -269,18 +275,44 @@ public:
         return publish();
     }
 
+    void retire() override {
+        const std::vector<std::uint64_t> gone = std::exchange(gone_, {});
+        const base::Fd folder{gone.empty() ? -1 : openat(store_.get(), name().c_str(), folder_flags)};
+        for (const std::uint64_t sequence : gone) {
+            (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
+        }
+    }
+
 private:
-    [[nodiscard]] int sync(std::uint64_t offset, std::uint64_t length) const {
-        if (mapping_ == nullptr) {
-            return 0;  // the push has asked for no room, so it has no byte to store
+    static Answer not_stored(int error) {
+        return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
+    }
+
+    // Appends bytes to the file. Each piece is copied first, because the client may change the window
+    // meanwhile: the checksum is that of the bytes in the file. Returns 0 or an errno value.
+    [[nodiscard]] int add(std::span<const std::byte> bytes) {
+        while (!bytes.empty()) {
+            const auto piece = std::span{*piece_}.first(std::min(bytes.size(), piece_->size()));
+            std::ranges::copy(bytes.first(piece.size()), piece.begin());
+            if (const int error = write_all(file_.get(), piece, end_); error != 0) {
+                return error;
+            }
+            found_.update(piece);
+            end_ += piece.size();
+            bytes = bytes.subspan(piece.size());
         }
-        const auto bytes = mapping_->bytes().subspan(offset, length);
-        if (options_.is_copied) {
-            const int error = write_all(file_.get(), bytes, offset);
-            return error != 0 ? error : (fdatasync(file_.get()) == 0 ? 0 : errno);
+        return 0;
+    }
+
+    // Has the kernel begin to write what is there to storage, so that the commit does not wait for all of it.
+    // An error of that comes from the fsync of the commit.
+    void start_write_back() {
+        constexpr std::uint64_t portion = std::uint64_t{8} << 20;
+        if (end_ - written_back_ >= portion) {
+            (void)sync_file_range(file_.get(), static_cast<off_t>(written_back_),
+                                  static_cast<off_t>(end_ - written_back_), SYNC_FILE_RANGE_WRITE);
+            written_back_ = end_;
         }
-        const std::uint64_t before = offset % page_size;
-        return msync(bytes.data() - before, length + before, MS_SYNC) == 0 ? 0 : errno;
     }
 
     [[nodiscard]] Answer publish() {
@@ -303,10 +335,8 @@ private:
         if (fsync(folder.get()) != 0) {
             return {Verdict::Unknown, errno};
         }
-        // The new content is durable, so the oldest may go. One that stays goes after the next start.
-        for (const std::uint64_t sequence : options_.surplus) {
-            (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
-        }
+        // One that stays after a crash goes with the next push.
+        gone_ = options_.surplus;
         space_->give_back(std::exchange(taken_, 0));  // the store takes the content's bytes
         return {Verdict::Done, 0, sequence()};
     }
@@ -315,12 +345,17 @@ private:
     base::Fd file_;
     std::shared_ptr<Space> space_;
     Options options_;
-    std::shared_ptr<Mapping> mapping_;  // of all that it may write
-    std::uint64_t taken_ = 0;
-    // The errno value of storage's first failure. The kernel reports lost bytes only once, so no later sync
-    // means anything.
+    static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+    std::unique_ptr<std::array<std::byte, piece_bytes>> piece_ =
+        std::make_unique_for_overwrite<std::array<std::byte, piece_bytes>>();
+    std::uint64_t taken_ = 0;         // of the space
+    std::uint64_t end_ = 0;           // of the bytes that are in the file
+    std::uint64_t written_back_ = 0;  // those that storage has, or is about to have
+    Crc32c found_;                    // of the bytes in the file
+    // The errno value of the first failure to write. The push is over then.
     int error_ = 0;
     Store::Entry entry_;
+    std::vector<std::uint64_t> gone_;  // the contents whose files may go
 };
 
 }  // namespace
@@ -660,7 +695,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     }
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
-    StoreUpload::Options options{is_copied_, found == names_.end(), {}};
+    StoreUpload::Options options{found == names_.end(), {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",

@@ -43,15 +43,18 @@ public:
 
     // These wait for storage, and are called by one thread at a time, which need not be the server's.
 
-    // Makes room for a content of this length, and sets the memory of all of it. Earlier memory is of the
-    // same bytes.
-    [[nodiscard]] virtual Answer grow(std::uint64_t length, Memory &memory) = 0;
-    // Makes these bytes durable, for which there is room.
-    [[nodiscard]] virtual Answer store(std::uint64_t offset, std::uint64_t length) = 0;
-    // Verifies the content and commits it. No client can write any more.
+    // Makes room for a content of this length, before its bytes come.
+    [[nodiscard]] virtual Answer reserve(std::uint64_t length) = 0;
+    // Takes the content's next bytes, which are in two pieces, from memory in which a client may write
+    // meanwhile.
+    [[nodiscard]] virtual Answer store(std::uint64_t offset, std::span<const std::byte> first,
+                                       std::span<const std::byte> rest) = 0;
+    // Verifies the content, makes it durable, and commits it.
     [[nodiscard]] virtual Answer commit(const Request &request, const Who &who) = 0;
     // Verifies the content of this sequence, and commits it again.
     [[nodiscard]] virtual Answer roll_back(std::uint64_t sequence) = 0;
+    // Removes the files that a commit has made superfluous; the client has its answer by then.
+    virtual void retire() {}
 
 private:
     std::string name_;

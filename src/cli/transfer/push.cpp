@@ -2,7 +2,6 @@
 // cli/transfer/push: `rpma push` replicates a file into a store. It writes the content into a new file of the
 // server, which makes it durable meanwhile. Then the server commits it.
 #include <algorithm>
-#include <array>
 #include <thread>
 #include <utility>
 
@@ -12,11 +11,6 @@
 namespace cli {
 
 namespace {
-
-// The bytes between two flushes grow to this, which is often enough to keep storage busy, and seldom enough
-// that the cost of a flush is small.
-constexpr std::uint64_t flush_interval = Session::depth * Session::chunk_size;
-constexpr double quick_flush = 1;  // second
 
 struct PushOptions : TransferOptions {
     std::vector<std::string> program;  // its output is the content; empty without --run
@@ -34,31 +28,6 @@ std::unexpected<Failure> too_large(const Source &source, const Session &session)
                   capacity);
 }
 
-// Returns how many bytes to write before the next flush. The server ends a push that stores too little within
-// its lease, so there are fewer as long as storage or the network is slow.
-std::uint64_t next_interval(const Session &session, std::uint64_t interval) {
-    const auto &took = session.flush_seconds();
-    if (took.empty()) {
-        return Session::chunk_size;
-    }
-    return took.back() < quick_flush ? std::min(2 * interval, flush_interval)
-                                     : std::max<std::uint64_t>(interval / 2, Session::chunk_size);
-}
-
-// Makes room for the content up to `end`. For a source whose size is not known, it asks for half as much room
-// again if there is so much, because a server answers most_grows of these requests.
-Outcome<> make_room(Session &session, const Source &source, std::uint64_t end) {
-    const std::uint64_t room = session.room();
-    if (end <= room) {
-        return {};
-    }
-    if (source.size()) {
-        return session.grow(std::max(end, *source.size()));
-    }
-    const std::uint64_t wanted = std::min(room + room / 2, session.offer().capacity);
-    return wanted > end && session.grow(wanted) ? Outcome<>{} : session.grow(end);
-}
-
 std::string check_label(const std::string &text) {
     const bool is_shown = std::ranges::none_of(text, [](char c) { return c >= 0 && c < ' '; });
     return text.size() <= longest_label && is_shown
@@ -66,55 +35,41 @@ std::string check_label(const std::string &text) {
                : fmt::format("expected at most {} bytes, without a line's end", longest_label);
 }
 
-// Writes the content and has it stored. At the end all of it is stored, and `content` has its length and
-// checksum.
+// Has the server store the content. At the end `content` has its length and checksum.
 Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
-    std::array<Session::Operation, Session::depth> writes{};  // the last write from each chunk
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
-    std::span<std::byte> chunk;
     std::uint64_t sent = 0;
-    std::uint64_t flushed = 0;
-    // Writes the chunk's bytes up to `end`.
-    const auto write = [&](std::size_t end) -> Outcome<> {
-        const auto bytes = chunk.first(end).subspan(sent % Session::chunk_size);
+    std::span<std::byte> chunk;
+    std::size_t done = 0;  // of the chunk
+    // Has the chunk's bytes up to `end` stored.
+    const auto store = [&](std::size_t end) -> Outcome<> {
+        const auto bytes = chunk.first(end).subspan(done);
         if (bytes.size() > session.offer().capacity - sent) {
+            TRY(session.wait_for_all());  // the server may have no room for what it has
             return too_large(source, session);
         }
         if (!bytes.empty()) {
-            TRY(make_room(session, source, sent + bytes.size()));
             checksum.update(bytes);
-            writes.at(sent / Session::chunk_size % Session::depth) = TRY(session.write(sent, bytes));
+            TRY(session.store(sent, bytes));
             sent += bytes.size();
-        }
-        return {};
-    };
-    const auto flush = [&]() -> Outcome<> {
-        const std::uint64_t begin = std::exchange(flushed, sent);
-        if (sent > begin) {
-            TRY(session.flush(begin, sent - begin));
+            done = end;
         }
         return {};
     };
     // The push stores what a slow source has given meanwhile, because the server ends a push that stores
     // nothing.
     const auto waiting = [&](std::size_t got) -> Outcome<> {
-        TRY(write(got));
-        TRY(flush());
+        TRY(store(got));
         TRY(session.keep_alive());
         return interrupted() ? failed("interrupted") : session.wait_for_all();
     };
-    std::uint64_t interval = Session::chunk_size;
     for (bool ended = false; !ended;) {
-        chunk = session.chunk(sent, sent + Session::chunk_size);
-        TRY(session.wait_for(writes.at(sent / Session::chunk_size % Session::depth)));
+        chunk = TRY(session.next_chunk());
+        done = 0;
         const std::size_t got = TRY(source.read(chunk, waiting));
         ended = got < chunk.size();
-        TRY(write(got));
-        if (ended || sent - flushed >= interval) {
-            TRY(flush());
-            interval = next_interval(session, interval);
-        }
+        TRY(store(got));
         TRY(session.keep_alive());
         progress.update(sent);
     }
@@ -139,6 +94,7 @@ Outcome<Content> send(Session &session, Source &source, const PushOptions &optio
     Content content{session.offer().sequence, 0, 0};
     if (source.size()) {
         TRY(check_size(source, *source.size(), options));
+        TRY(session.reserve(*source.size()));
     }
     TRY(send_content(session, source, content, !options.json));
     TRY(source.check_unchanged(content.length));
@@ -188,7 +144,7 @@ Outcome<> commit(Session &session, const Content &content, const PushOptions &op
 std::string durable_text(Durability durability) {
     switch (durability) {
         case Durability::PageCache:
-            return "yes (written to storage by msync)";
+            return "yes (written to storage by fsync)";
         case Durability::Dax:
             return "yes (in persistent memory)";
         case Durability::None:
@@ -198,22 +154,24 @@ std::string durable_text(Durability durability) {
 }
 
 void print_summary(const TransferOptions &options, const Session &session, const Content &content,
-                   double seconds) {
+                   double seconds, double commit_seconds) {
     const bool durable = session.offer().durability != Durability::None;
     const std::string memory = durability_text(session.offer().durability);
-    const double p50 = percentile(session.flush_seconds(), 0.5);
-    const double p99 = percentile(session.flush_seconds(), 0.99);
-    const std::size_t flushes = session.flush_seconds().size();
+    const double p50 = percentile(session.store_seconds(), 0.5);
+    const double p99 = percentile(session.store_seconds(), 0.99);
+    const std::size_t portions = session.store_seconds().size();
     Summary summary;
     summary.add_json("command", "push");
     add_to_summary(summary, options, session, content, seconds);
-    summary.add_json("flushes", flushes);
-    summary.add_json("flush_p50_seconds", p50);
-    summary.add_json("flush_p99_seconds", p99);
-    summary.add_text("flush", flushes == 0 ? "none"
-                                           : fmt::format("p50 {}, p99 {} ({} {})", format_seconds(p50),
-                                                         format_seconds(p99), flushes,
-                                                         flushes == 1 ? "flush" : "flushes"));
+    summary.add_json("portions", portions);
+    summary.add_json("portion_p50_seconds", p50);
+    summary.add_json("portion_p99_seconds", p99);
+    summary.add_text("portions", portions == 0
+                                     ? "none"
+                                     : fmt::format("p50 {}, p99 {} ({} of 1 MiB or less)",
+                                                   format_seconds(p50), format_seconds(p99), portions));
+    summary.add_json("commit_seconds", commit_seconds);
+    summary.add_text("commit", format_seconds(commit_seconds));
     summary.add_json("memory", memory);
     summary.add("durable", durable, durable_text(session.offer().durability));
     summary.print(options.json);
@@ -248,10 +206,13 @@ Outcome<> push(const PushOptions &options) {
         const Exit exit = content.error().exit == Exit::Refused ? Exit::Refused : Exit::NotCommitted;
         return failed(exit, "{}; nothing was committed", content.error().text);
     }
+    const auto sent = Session::Clock::now();
     TRY(commit(*session, *content, options));
-    const std::chrono::duration<double> took = Session::Clock::now() - begin;
+    const auto end = Session::Clock::now();
+    const std::chrono::duration<double> took = end - begin;
+    const std::chrono::duration<double> commit_took = end - sent;
     session->close();
-    print_summary(options, *session, *content, took.count());
+    print_summary(options, *session, *content, took.count(), commit_took.count());
     return {};
 }
 

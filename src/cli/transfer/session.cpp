@@ -79,9 +79,10 @@ Outcome<> Session::take_offer(Mode mode) {
     if (server_.remote() != nullptr) {
         (void)rpma_mr_remote_get_size(server_.remote(), &size);
     }
-    room_ = size;
-    if (mode != Mode::Push && size < offer_.length) {
-        return failed("{}: offers {} bytes (expected a content of {})", server_.name(), size, offer_.length);
+    const std::uint64_t expected = mode == Mode::Push ? window_size : offer_.length;
+    if (mode == Mode::Push ? size != expected : size < expected) {
+        return failed("{}: offers {} bytes (expected {} of {})", server_.name(), size, expected,
+                      mode == Mode::Push ? "a window" : "a content");
     }
     for (std::size_t place = 0; place < most_answers; ++place) {
         TRY(listen_for_answer(place));
@@ -98,7 +99,7 @@ std::size_t Session::local_offset(std::span<const std::byte> local) const {
     return static_cast<std::size_t>(local.data() - memory_.bytes().data());
 }
 
-Outcome<> Session::reserve() {
+Outcome<> Session::wait_for_place() {
     return posted_ - completed_ < queue_size ? Outcome<>{} : wait_for(posted_ - queue_size + 1);
 }
 
@@ -111,21 +112,33 @@ Outcome<Session::Operation> Session::posted(int result, const char *what) {
 }
 
 Outcome<Session::Operation> Session::read(std::span<std::byte> local, std::uint64_t offset) {
-    TRY(reserve());
+    TRY(wait_for_place());
     return posted(rpma_read(server_.get(), local_.get(), local_offset(local), server_.remote(), offset,
                             local.size(), RPMA_F_COMPLETION_ALWAYS, context_of(posted_ + 1)),
                   "read");
 }
 
 Outcome<Session::Operation> Session::write(std::uint64_t offset, std::span<const std::byte> local) {
-    TRY(reserve());
+    TRY(wait_for_place());
     return posted(rpma_write(server_.get(), server_.remote(), offset, local_.get(), local_offset(local),
                              local.size(), RPMA_F_COMPLETION_ALWAYS, context_of(posted_ + 1)),
                   "write");
 }
 
-Outcome<Session::Operation> Session::flush(std::uint64_t offset, std::uint64_t length) {
-    return ask({.ask = Ask::Store, .offset = offset, .length = length});
+Outcome<std::span<std::byte>> Session::next_chunk() {
+    const std::size_t place = put_ % window_size;
+    if (place % chunk_size == 0) {
+        TRY(wait_for(stores_.at(place / chunk_size)));
+    }
+    return memory_.bytes().subspan(place, chunk_size - place % chunk_size);
+}
+
+Outcome<> Session::store(std::uint64_t offset, std::span<const std::byte> local) {
+    const std::size_t place = put_ % window_size;
+    TRY(write(place, local));
+    stores_.at(place / chunk_size) = TRY(ask({.ask = Ask::Store, .offset = offset, .length = local.size()}));
+    put_ += local.size();
+    return {};
 }
 
 Outcome<std::uint32_t> Session::read_all(std::uint64_t length, const Take &take) {
@@ -190,24 +203,9 @@ Outcome<std::string> Session::look() {
     return text;
 }
 
-// All writes into the memory before have arrived when the server gets the message.
-Outcome<> Session::grow(std::uint64_t length) {
-    TRY(ask({.ask = Ask::Grow, .length = length}));
-    TRY(wait_for_all());
-    if (answer_.verdict == Verdict::NoRoom) {
-        return failed(Exit::Refused, "{}: refused: {}", server_.name(), why_no_room(answer_));
-    }
-    if (answer_.verdict != Verdict::Done) {
-        return failed("{}: the server could not make room: {}", server_.name(), errno_text(answer_.error));
-    }
-    TRY(server_.take(answer_.memory_region));
-    std::size_t size = 0;
-    (void)rpma_mr_remote_get_size(server_.remote(), &size);
-    if (size < length) {
-        return failed("{}: gives room for {} bytes (expected {})", server_.name(), size, length);
-    }
-    room_ = size;
-    return {};
+Outcome<> Session::reserve(std::uint64_t length) {
+    TRY(ask({.ask = Ask::Reserve, .length = length}));
+    return wait_for_all();
 }
 
 Outcome<Answer> Session::commit(std::uint64_t length, std::uint32_t checksum, const std::string &label) {
@@ -222,7 +220,7 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
     while (asked_.size() >= most_requests) {
         TRY(wait_for(asked_.front().operation));
     }
-    TRY(reserve());
+    TRY(wait_for_place());
     const std::size_t sent = requests_offset + asked_count_++ % most_requests * sizeof(RequestBytes);
     std::ranges::copy(encode_request(request), memory_.bytes().begin() + static_cast<std::ptrdiff_t>(sent));
     last_asked_ = Clock::now();
@@ -319,9 +317,12 @@ Outcome<> Session::take_answer(std::size_t place) {
     answer_ = *answer;
     if (asked.ask == Ask::Store) {
         const std::chrono::duration<double> took = Clock::now() - asked.since;
-        flush_seconds_.push_back(took.count());
+        store_seconds_.push_back(took.count());
     }
-    const bool is_stored = asked.ask == Ask::Store || asked.ask == Ask::Alive;
+    const bool is_stored = asked.ask == Ask::Store || asked.ask == Ask::Alive || asked.ask == Ask::Reserve;
+    if (is_stored && answer->verdict == Verdict::NoRoom) {
+        return failed(Exit::Refused, "{}: refused: {}", server_.name(), why_no_room(*answer));
+    }
     if (is_stored && answer->verdict != Verdict::Done) {
         return failed("{}: the server could not make the data durable: {}", server_.name(),
                       errno_text(answer->error));

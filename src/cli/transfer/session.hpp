@@ -3,6 +3,7 @@
 // server offers, and the requests by message.
 #pragma once
 
+#include <array>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ public:
     // Local memory for operations: `depth` chunks.
     static constexpr std::size_t chunk_size = std::size_t{1} << 20;
     static constexpr std::size_t depth = 16;
+    static_assert(depth * chunk_size == window_size, "each place in the window has one in local memory");
 
     // Connects. When the offer's status is Busy, the offer has the reason and nothing else.
     [[nodiscard]] static Outcome<std::unique_ptr<Session>> open(const Address &address, const Hello &hello,
@@ -40,28 +42,25 @@ public:
     // Returns the chunk for the content's bytes at `offset`, at most up to its `end`; the chunks are a ring.
     [[nodiscard]] std::span<std::byte> chunk(std::uint64_t offset, std::uint64_t end) const;
 
-    // Returns how many bytes of the content a push may write now.
-    [[nodiscard]] std::uint64_t room() const { return room_; }
     // Has the server make room for a content of this length. No operation is under way afterwards. A failure
     // with Exit::Refused says that there is no room.
-    [[nodiscard]] Outcome<> grow(std::uint64_t length);
+    [[nodiscard]] Outcome<> reserve(std::uint64_t length);
 
-    // These move bytes between `offset` of the content and local memory in chunks, which must not change
-    // meanwhile.
-    [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
-    [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
+    // Returns local memory, at most a chunk, for the next bytes of a push. Waits until the server has stored
+    // what was there.
+    [[nodiscard]] Outcome<std::span<std::byte>> next_chunk();
+    // Writes the first bytes of that memory into the server's window, and has the server store them at this
+    // offset of the content.
+    [[nodiscard]] Outcome<> store(std::uint64_t offset, std::span<const std::byte> local);
+
     // Reads the content from its beginning and gives its bytes to `take` in order, with their offset. Returns
     // their checksum. The server learns meanwhile that the client is active.
     using Take = std::function<Outcome<>(std::span<const std::byte>, std::uint64_t)>;
     [[nodiscard]] Outcome<std::uint32_t> read_all(std::uint64_t length, const Take &take);
-    // Has the server make the bytes written there durable.
-    [[nodiscard]] Outcome<Operation> flush(std::uint64_t offset, std::uint64_t length);
     // Tells the server that the client is active, unless a message said so recently. A push that stores too
     // little is ended all the same.
     [[nodiscard]] Outcome<> keep_alive();
 
-    // Waits until this operation, and all before it, have completed.
-    [[nodiscard]] Outcome<> wait_for(Operation operation);
     [[nodiscard]] Outcome<> wait_for_all() { return wait_for(posted_); }
 
     // Has the server commit the written content, and waits for its answer, which is the server's decision.
@@ -75,8 +74,8 @@ public:
     // Has the server make a text about itself or its contents, and reads it.
     [[nodiscard]] Outcome<std::string> look();
 
-    // Returns how long each completed flush took, from its post to its completion, in seconds.
-    [[nodiscard]] const std::vector<double> &flush_seconds() const { return flush_seconds_; }
+    // Returns how long the server took to store each portion, until its answer came, in seconds.
+    [[nodiscard]] const std::vector<double> &store_seconds() const { return store_seconds_; }
 
     // Closes the connection.
     void close() { server_.close(); }
@@ -86,7 +85,13 @@ private:
     [[nodiscard]] Outcome<> allocate();
     [[nodiscard]] Outcome<> take_offer(Mode mode);
     [[nodiscard]] std::size_t local_offset(std::span<const std::byte> local) const;
-    [[nodiscard]] Outcome<> reserve();
+    [[nodiscard]] Outcome<> wait_for_place();
+    // These move bytes between `offset` of the server's region and local memory in chunks, which must not
+    // change meanwhile.
+    [[nodiscard]] Outcome<Operation> read(std::span<std::byte> local, std::uint64_t offset);
+    [[nodiscard]] Outcome<Operation> write(std::uint64_t offset, std::span<const std::byte> local);
+    // Waits until this operation, and all before it, have completed.
+    [[nodiscard]] Outcome<> wait_for(Operation operation);
     [[nodiscard]] Outcome<Operation> ask(const Request &request);
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
     [[nodiscard]] Outcome<> reap();
@@ -106,11 +111,12 @@ private:
     ClientConnection server_;
     rpma_cq *completions_ = nullptr;  // the connection's
     Offer offer_;
-    std::uint64_t room_ = 0;
+    std::uint64_t put_ = 0;                  // bytes of a push that went into the window
+    std::array<Operation, depth> stores_{};  // the last from each chunk
 
     Operation posted_ = 0;
     Operation completed_ = 0;  // with all before it
-    // There is room for a write of each chunk, and for the flushes between them.
+    // There is room for a write of each chunk, and for the requests between them.
     static constexpr std::uint32_t queue_size = 2 * depth;
     std::bitset<queue_size> done_;  // completed before their turn, modulo queue_size
     struct Asked {
@@ -122,7 +128,7 @@ private:
     std::uint64_t asked_count_ = 0;
     Clock::time_point last_asked_ = Clock::now();
     Answer answer_;  // the last answer
-    std::vector<double> flush_seconds_;
+    std::vector<double> store_seconds_;
 };
 
 }  // namespace cli

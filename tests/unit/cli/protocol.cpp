@@ -117,7 +117,7 @@ void refusal_says_why(void **) {
 
 void request_survives(void **) {
     for (const cli::Ask ask :
-         {cli::Ask::Store, cli::Ask::Commit, cli::Ask::Alive, cli::Ask::Grow, cli::Ask::Rollback}) {
+         {cli::Ask::Store, cli::Ask::Commit, cli::Ask::Alive, cli::Ask::Reserve, cli::Ask::Rollback}) {
         const auto bytes = cli::encode_request({ask, 1 << 20, 0xffff'ffff'ff, 0xfedc'ba98, "a label"});
         const auto decoded = cli::decode_request(bytes).value();
         assert_true(decoded.ask == ask && decoded.offset == 1 << 20 && decoded.length == 0xffff'ffff'ff);

@@ -15,8 +15,9 @@ namespace {
 class HeldUpload : public cli::Upload {
 public:
     HeldUpload() : Upload{"held", 1} {}
-    [[nodiscard]] cli::Answer grow(std::uint64_t, cli::Memory &) override { return {}; }
-    [[nodiscard]] cli::Answer store(std::uint64_t, std::uint64_t) override {
+    [[nodiscard]] cli::Answer reserve(std::uint64_t) override { return {}; }
+    [[nodiscard]] cli::Answer store(std::uint64_t, std::span<const std::byte>,
+                                    std::span<const std::byte>) override {
         ++begun;
         begun.notify_all();
         held.wait();
