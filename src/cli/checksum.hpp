@@ -30,7 +30,40 @@ public:
 
     [[nodiscard]] std::uint32_t value() const { return ~state_; }
 
+    // What turns the checksum of some bytes into their part of the checksum when so many others follow: that
+    // number of bits, as a power of x modulo the polynomial.
+    class Behind {
+    public:
+        explicit Behind(std::uint64_t bytes) {
+            std::uint32_t square = 1U << 23;  // x to the 8
+            for (; bytes != 0; bytes >>= 1) {
+                factor_ = (bytes & 1) != 0 ? multiply(square, factor_) : factor_;
+                square = multiply(square, square);
+            }
+        }
+
+    private:
+        friend Crc32c;
+        std::uint32_t factor_ = 1U << 31;  // 1
+    };
+
+    // Adds bytes that have this checksum.
+    void append(std::uint32_t checksum, Behind behind) {
+        state_ = ~(multiply(behind.factor_, value()) ^ checksum);
+    }
+
 private:
+    // Multiplies polynomials modulo that of CRC32C. The highest bit is the coefficient of 1.
+    static std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
+        constexpr std::uint32_t polynomial = 0x82f63b78;
+        std::uint32_t product = 0;
+        for (std::uint32_t bit = 1U << 31; bit != 0; bit >>= 1) {
+            product ^= (left & bit) != 0 ? right : 0;
+            right = (right & 1) != 0 ? right >> 1 ^ polynomial : right >> 1;
+        }
+        return product;
+    }
+
     std::uint32_t state_ = 0xffffffff;
 };
 

@@ -22,6 +22,7 @@
 #include "cli/checksum.hpp"
 #include "cli/peer.hpp"
 #include "cli/perf/tcp_answers.hpp"
+#include "cli/protocol/blocks.hpp"
 #include "cli/protocol/protocol.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/mpa.hpp"
@@ -288,6 +289,38 @@ int bad_room(const char *address, const char *port) {
         }
     }
     return 0;
+}
+
+// Claims that blocks are those of the newest content: without having asked for them, within a block, behind
+// the content's end, backwards, and of blocks that differ. Nothing is committed.
+int bad_blocks(const char *address, const char *port) {
+    constexpr std::size_t block = cli::smallest_block;
+    const auto tries = [&](bool looks, std::uint64_t offset, std::uint64_t length) {
+        Client client;
+        const auto window = client.connect_well(address, port, cli::Mode::Push).memory_region;
+        if (looks && (!client.says_that_it_is_there({.ask = cli::Ask::Look, .length = length}) ||
+                      client.last_answer().sequence == 0)) {
+            die("no checksums of blocks");
+        }
+        client.take_region(window);
+        const auto reserved = client.write_and_ask(1, {.ask = cli::Ask::Reserve, .length = length});
+        const auto stored = client.write_and_ask(1, {.ask = cli::Ask::Store, .offset = offset, .length = 1});
+        const auto committed =
+            client.write_and_ask(1, {.ask = cli::Ask::Commit, .length = length, .checksum = 1});
+        if (reserved.verdict != cli::Verdict::Done || committed.verdict != cli::Verdict::Different) {
+            die("bytes that nobody sent are taken");
+        }
+        return stored.verdict;
+    };
+    const bool refused = tries(false, block, 2 * block) == cli::Verdict::Different &&
+                         tries(true, block / 2, 2 * block) == cli::Verdict::Different &&
+                         tries(true, 1000 * block, 1001 * block) == cli::Verdict::Different;
+    const bool taken = tries(true, block, 2 * block) == cli::Verdict::Done;
+    Client again;
+    again.connect_well(address, port, cli::Mode::Push);
+    (void)again.says_that_it_is_there({.ask = cli::Ask::Look, .length = block});
+    (void)again.says_that_it_is_there({.ask = cli::Ask::Look, .length = block});
+    return refused && taken && again.is_ended("the server made the checksums twice") ? 0 : 1;
 }
 
 // Commits bytes that did not arrive.
@@ -681,6 +714,7 @@ int main(int argc, char **argv) {
                        {"commit_after_failure", commit_after_failure},
                        {"others_key_as_pusher", others_key_as_pusher},
                        {"bad_room", bad_room},
+                       {"bad_blocks", bad_blocks},
                        {"refused_commit", refused_commit},
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},

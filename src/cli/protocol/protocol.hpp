@@ -121,7 +121,9 @@ enum class Ask : std::uint8_t {
     Reserve = 4,   // make room for a content of this length
     Rollback = 5,  // commit the content whose sequence is the offset again
     // Make a text about the server or its contents (cli/protocol/health, cli/protocol/note), once on a
-    // connection. The answer has a region of it.
+    // connection. The answer has a region of it. For a push of a content of this length: the checksums of the
+    // newest content's blocks (cli/protocol/blocks), of which the push keeps those over which its offsets
+    // pass; no text when all bytes have to come.
     Look = 6,
 };
 
@@ -142,7 +144,7 @@ struct Request {
 
 enum class Verdict : std::uint8_t {
     Done = 1,
-    Different = 2,   // the bytes that arrived have another checksum: nothing was committed
+    Different = 2,   // the bytes that arrived are not those of the request: nothing was committed
     NotDurable = 3,  // storage failed: nothing was committed
     Unknown = 4,  // storage failed at the commit itself: the next start of the server may find it committed
     Ended = 5,    // it answers no request: the server ends the connection

@@ -110,8 +110,9 @@ private:
         Clock::time_point active;
         std::shared_ptr<Upload> upload;  // of a push
         Memory window;                   // of a push
-        std::uint64_t asked = 0;         // the bytes of a push that it asked to have stored
-        std::uint64_t stored = 0;        // those of which it was answered
+        std::uint64_t put = 0;           // the bytes that it said to have put there
+        std::uint64_t asked = 0;         // the end of what it asked to have stored
+        std::uint64_t stored = 0;        // the end of what was stored
         std::uint64_t counted = 0;       // those that were stored at its last progress
         Mapping memory;                  // requests, and answers after them
         LocalRegion messages;
@@ -154,7 +155,7 @@ private:
     void take_event(int fd);
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
-    [[nodiscard]] Outcome<> look(Client &client, std::size_t place);
+    [[nodiscard]] Outcome<> look(Client &client, std::size_t place, std::uint64_t length);
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(Storage::Job &job);

@@ -118,7 +118,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return reply(client, message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
-        return look(client, message.wr_id);
+        return look(client, message.wr_id, request.length);
     }
     if (client.mode != Mode::Push || !client.admitted) {
         return failed("asks to store (expected that of a push that was admitted)");
@@ -141,12 +141,13 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
                           window_size);
         }
         const auto window = client.window.bytes;
-        const std::size_t begin = client.asked % window_size;
+        const std::size_t begin = client.put % window_size;
         const std::size_t first = std::min<std::size_t>(request.length, window_size - begin);
         job.first = window.subspan(begin, first);
         job.rest = window.first(request.length - first);
         job.memory = client.window;
-        client.asked += request.length;
+        client.put += request.length;
+        client.asked = std::max(client.asked, request.offset + request.length);
     }
     client.committing = request.ask == Ask::Commit || rolls_back;
     storage_.submit(std::move(job));
@@ -155,14 +156,21 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
 
 // Has storage make a list or the status, because that looks at the files of many names. It tells how much
 // room there is after those that are gone.
-Outcome<> Server::look(Client &client, std::size_t place) {
+Outcome<> Server::look(Client &client, std::size_t place, std::uint64_t length) {
     const bool lists = client.mode == Mode::List && client.admitted;
-    if ((!lists && !client.tells) || std::exchange(client.has_looked, true)) {
-        return failed("asks for a list (expected that of a client that lists or asks for the status, once)");
+    const bool pushes = client.upload && client.admitted && !client.committing;
+    if ((!lists && !pushes && !client.tells) || std::exchange(client.has_looked, true)) {
+        return failed(
+            "asks for a text (expected that of a client that lists, asks for the status, or pushes, once)");
     }
     client.looks = true;
     Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
     job.waits = true;
+    if (pushes) {
+        job.look = [upload = client.upload, length] { return upload->begin_as_newest(length); };
+        storage_.submit(std::move(job));
+        return {};
+    }
     job.look = [&store = std::as_const(store_), lists, name = client.name, health = health()]() mutable {
         if (lists) {
             return store.list(name);
@@ -301,7 +309,7 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
     } else if (ask == Ask::Store) {
-        client.stored += job.request.length;
+        client.stored = std::max(client.stored, job.request.offset + job.request.length);
         if (client.stored >= client.counted + least_progress) {
             client.counted = client.stored;
             client.active = Clock::now();

@@ -23,6 +23,7 @@ namespace {
 void release(Storage::Job &job) {
     job.regions.clear();
     job.memory = {};
+    job.look = nullptr;
     if (job.upload) {
         job.upload->retire();
     }

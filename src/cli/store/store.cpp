@@ -2,7 +2,6 @@
 // cli/store/store: opens a folder, reads what it has, and makes files without a name into contents.
 #include "cli/store/store.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -22,44 +21,18 @@
 #include "cli/checksum.hpp"
 #include "cli/log.hpp"
 #include "cli/perf/tcp_answers.hpp"
+#include "cli/store/store_files.hpp"
+#include "cli/store/store_upload.hpp"
 #include "cli/write_all.hpp"
 
 namespace cli {
 
 namespace {
 
-constexpr const char *attribute = "user.rpma";
 // The file in which clients measure. It has a name because the device makes nothing durable in a file
 // without.
 constexpr const char *measured_name = ".measured";
 constexpr std::uint64_t measured_size = largest_message;
-constexpr std::size_t piece_size = std::size_t{128} << 10;  // stays in the processor's cache for the checksum
-
-constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
-// Returns the names in a folder without those that begin with a dot.
-Outcome<std::vector<std::string>> names_in(int folder) {
-    base::Fd again{openat(folder, ".", folder_flags)};  // with a position of its own
-    DIR *const opened = again ? fdopendir(again.get()) : nullptr;
-    if (opened == nullptr) {
-        return failed("cannot read: {}", errno_text(errno));
-    }
-    (void)again.release();
-    const std::unique_ptr<DIR, int (*)(DIR *)> owner{opened, closedir};
-    std::vector<std::string> names;
-    for (errno = 0; const dirent *const entry = readdir(opened); errno = 0) {
-        if (entry->d_name[0] != '.') {
-            names.emplace_back(entry->d_name);
-        }
-    }
-    return errno == 0 ? Outcome<std::vector<std::string>>{std::move(names)}
-                      : failed("cannot read: {}", errno_text(errno));
-}
-
-// Makes a file without a name. The kernel removes it when the process ends in any way.
-base::Fd unnamed_file(int folder) {
-    return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
-}
 
 // Writes a zero into each page of a file between these lengths. Otherwise a page could be missing when a
 // client writes it, and the device could only end the connection. Returns 0 or an errno value.
@@ -85,64 +58,6 @@ int allocate(int fd, std::uint64_t from, std::uint64_t length) {
 Mapping map(int fd, std::size_t size) {
     Mapping mapping{size, MAP_SHARED_VALIDATE | MAP_SYNC, fd};
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
-}
-
-constexpr const char *was_deleted = "was deleted";
-
-bool always() {
-    return true;
-}
-
-// Calls `take` with the file's bytes, piece by piece. Returns 0 or an errno value, which is ENODATA when the
-// file ends before, and ECANCELED when `goes_on` returns false.
-template <typename Take>
-int read_all(int fd, std::uint64_t length, Take take, const std::function<bool()> &goes_on = always) {
-    const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
-    for (std::uint64_t done = 0; done < length;) {
-        if (!goes_on()) {
-            return ECANCELED;
-        }
-        const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
-        const ssize_t got = pread(fd, memory.get(), wanted, static_cast<off_t>(done));
-        if (got <= 0 && !(got < 0 && errno == EINTR)) {
-            return got < 0 ? errno : ENODATA;
-        }
-        const std::span bytes{memory.get(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
-        take(bytes, done);
-        done += bytes.size();
-    }
-    return 0;
-}
-
-// Gives a file without a name its name. Returns 0 or an errno value.
-int give_name(int fd, int folder, const std::string &name) {
-    const auto descriptor = fmt::format("/proc/self/fd/{}", fd);
-    return linkat(AT_FDCWD, descriptor.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
-}
-
-bool is_full(int error) {
-    return error == ENOSPC || error == EDQUOT || error == EFBIG;
-}
-
-// Opens a content's file. Fails with what is wrong with it.
-Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence) {
-    const base::Fd folder{openat(store, name.c_str(), folder_flags)};
-    base::Fd file{folder ? openat(folder.get(), std::to_string(sequence).c_str(),
-                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
-                         : -1};
-    struct stat status{};
-    if (!file || fstat(file.get(), &status) != 0) {
-        return errno == ENOENT ? failed("{}", was_deleted)
-                               : failed("cannot be opened: {}", errno_text(errno));
-    }
-    return S_ISREG(status.st_mode) ? Outcome<base::Fd>{std::move(file)} : failed("is no regular file");
-}
-
-Outcome<Note> read_note(int file) {
-    std::array<char, longest_note + 1> text{};
-    const ssize_t size = fgetxattr(file, attribute, text.data(), text.size());
-    return size >= 0 ? decode_note({text.data(), static_cast<std::size_t>(size)})
-                     : failed("has no note that can be read: {}", errno_text(errno));
 }
 
 // Returns the fault of a content, and sets its note; empty without a fault, or when it ended early.
@@ -172,208 +87,7 @@ std::string check_content(int store, Listed &content, const std::function<bool()
                : fmt::format("is damaged: it has another checksum, {}", checksum_text(found.value()));
 }
 
-class StoreUpload final : public Upload {
-public:
-    struct Options {
-        bool is_new_name;
-        std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
-    };
-
-    StoreUpload(std::string name, std::uint64_t sequence, base::Fd store, base::Fd file,
-                std::shared_ptr<Space> space, Options options)
-        : Upload{std::move(name), sequence},
-          store_{std::move(store)},
-          file_{std::move(file)},
-          space_{std::move(space)},
-          options_{std::move(options)} {}
-    ~StoreUpload() override {
-        space_->give_back(taken_);
-        if (options_.is_new_name) {
-            space_->new_names.fetch_sub(1, std::memory_order_relaxed);
-        }
-    }
-
-    [[nodiscard]] const Store::Entry &entry() const { return entry_; }
-    [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
-
-    // The file system may not be able to allocate. Then the bytes that do not fit tell of it.
-    [[nodiscard]] Answer reserve(std::uint64_t length) override {
-        if (length <= taken_) {
-            return {};
-        }
-        if (!space_->take(length - taken_)) {
-            return {Verdict::NoRoom, 0, taken_ + space_->left()};
-        }
-        const std::uint64_t more = length - taken_;
-        if (fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) != 0 &&
-            errno != EOPNOTSUPP) {
-            const int error = errno;
-            space_->give_back(more);
-            return not_stored(error);
-        }
-        taken_ = length;
-        return {};
-    }
-
-    [[nodiscard]] Answer store(std::uint64_t offset, std::span<const std::byte> first,
-                               std::span<const std::byte> rest) override {
-        if (error_ != 0) {
-            return {Verdict::NotDurable, error_};
-        }
-        if (offset != end_) {
-            return {Verdict::Different};
-        }
-        const std::uint64_t end = end_ + first.size() + rest.size();
-        if (end > taken_) {
-            if (!space_->take(end - taken_)) {
-                return {Verdict::NoRoom, 0, taken_ + space_->left()};
-            }
-            taken_ = end;
-        }
-        for (const auto bytes : {first, rest}) {
-            if (const int error = add(bytes); error != 0) {
-                error_ = error;
-                return not_stored(error);
-            }
-        }
-        start_write_back();
-        return {};
-    }
-
-    [[nodiscard]] Answer commit(const Request &request, const Who &who) override {
-        if (error_ != 0) {
-            return {Verdict::NotDurable, error_};
-        }
-        if (request.length != end_ || request.checksum != found_.value()) {
-            return {Verdict::Different};
-        }
-        Note &note = entry_.note;
-        note = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
-        const std::string text = encode_note(note);
-        if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0 ||
-            fsetxattr(file_.get(), attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
-            fsync(file_.get()) != 0) {
-            return {Verdict::NotDurable, errno};
-        }
-        return publish();
-    }
-
-    // Gives the file of the earlier content another name. Its note stays that of its push.
-    [[nodiscard]] Answer roll_back(std::uint64_t sequence) override {
-        auto file = open_content(store_.get(), name(), sequence);
-        if (!file) {
-            return {Verdict::NotDurable, ENOENT};
-        }
-        file_ = *std::move(file);
-        auto note = read_note(file_.get());
-        Crc32c found;
-        const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
-        if (!note || read_all(file_.get(), note->length, add) != 0 || found.value() != note->checksum) {
-            return {Verdict::Different};
-        }
-        entry_.note = *std::move(note);
-        return publish();
-    }
-
-    void retire() override {
-        const std::vector<std::uint64_t> gone = std::exchange(gone_, {});
-        const base::Fd folder{gone.empty() ? -1 : openat(store_.get(), name().c_str(), folder_flags)};
-        for (const std::uint64_t sequence : gone) {
-            (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
-        }
-    }
-
-private:
-    static Answer not_stored(int error) {
-        return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
-    }
-
-    // Appends bytes to the file. Each piece is copied first, because the client may change the window
-    // meanwhile: the checksum is that of the bytes in the file. Returns 0 or an errno value.
-    [[nodiscard]] int add(std::span<const std::byte> bytes) {
-        while (!bytes.empty()) {
-            const auto piece = std::span{*piece_}.first(std::min(bytes.size(), piece_->size()));
-            std::ranges::copy(bytes.first(piece.size()), piece.begin());
-            if (const int error = write_all(file_.get(), piece, end_); error != 0) {
-                return error;
-            }
-            found_.update(piece);
-            end_ += piece.size();
-            bytes = bytes.subspan(piece.size());
-        }
-        return 0;
-    }
-
-    // Has the kernel begin to write what is there to storage, so that the commit does not wait for all of it.
-    // An error of that comes from the fsync of the commit.
-    void start_write_back() {
-        constexpr std::uint64_t portion = std::uint64_t{8} << 20;
-        if (end_ - written_back_ >= portion) {
-            (void)sync_file_range(file_.get(), static_cast<off_t>(written_back_),
-                                  static_cast<off_t>(end_ - written_back_), SYNC_FILE_RANGE_WRITE);
-            written_back_ = end_;
-        }
-    }
-
-    [[nodiscard]] Answer publish() {
-        const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
-        if ((!is_new && errno != EEXIST) || (is_new && fsync(store_.get()) != 0)) {
-            return {Verdict::NotDurable, errno};
-        }
-        const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
-        if (!folder) {
-            return {Verdict::NotDurable, errno};
-        }
-        struct stat status{};
-        if (fstat(file_.get(), &status) != 0) {
-            return {Verdict::NotDurable, errno};
-        }
-        entry_.inode = status.st_ino;
-        if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
-            return {Verdict::NotDurable, error};
-        }
-        if (fsync(folder.get()) != 0) {
-            return {Verdict::Unknown, errno};
-        }
-        // One that stays after a crash goes with the next push.
-        gone_ = options_.surplus;
-        space_->give_back(std::exchange(taken_, 0));  // the store takes the content's bytes
-        return {Verdict::Done, 0, sequence()};
-    }
-
-    base::Fd store_;
-    base::Fd file_;
-    std::shared_ptr<Space> space_;
-    Options options_;
-    static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
-    std::unique_ptr<std::array<std::byte, piece_bytes>> piece_ =
-        std::make_unique_for_overwrite<std::array<std::byte, piece_bytes>>();
-    std::uint64_t taken_ = 0;         // of the space
-    std::uint64_t end_ = 0;           // of the bytes that are in the file
-    std::uint64_t written_back_ = 0;  // those that storage has, or is about to have
-    Crc32c found_;                    // of the bytes in the file
-    // The errno value of the first failure to write. The push is over then.
-    int error_ = 0;
-    Store::Entry entry_;
-    std::vector<std::uint64_t> gone_;  // the contents whose files may go
-};
-
 }  // namespace
-
-bool Space::take(std::uint64_t bytes) {
-    std::uint64_t before = used.load(std::memory_order_relaxed);
-    do {
-        if (max_bytes != 0 && (before > max_bytes || bytes > max_bytes - before)) {
-            return false;
-        }
-    } while (!used.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
-    return true;
-}
-
-std::uint64_t Space::left() const {
-    const std::uint64_t now = used.load(std::memory_order_relaxed);
-    return max_bytes > now ? max_bytes - now : 0;
-}
 
 Outcome<std::unique_ptr<Store>> Store::open(const std::string &path, const StoreOptions &options) {
     std::unique_ptr<Store> store{new Store{path}};
@@ -413,7 +127,7 @@ Outcome<> Store::try_out() {
             "a file system with O_TMPFILE, such as ext4, xfs or btrfs)",
             errno_text(errno));
     }
-    if (fsetxattr(file.get(), attribute, "{}", 2, 0) != 0) {
+    if (fsetxattr(file.get(), note_attribute, "{}", 2, 0) != 0) {
         return failed(
             "cannot give a file an attribute: {} (expected a file system with those of users, such "
             "as ext4, xfs or btrfs)",
@@ -473,6 +187,13 @@ Outcome<> Store::read_name(const std::string &name) {
             space_->used.fetch_add(found.own_bytes(sequence), std::memory_order_relaxed);
         } else {
             entry.damage = note.error().text;
+        }
+    }
+    // A crash may leave these of a content that is gone.
+    for (const std::string &file_name : TRY(names_in(folder.get(), Dotted::Yes))) {
+        const std::uint64_t sequence = sequence_of_blocks(file_name);
+        if (sequence != 0 && !found.contents.contains(sequence)) {
+            (void)unlinkat(folder.get(), file_name.c_str(), 0);
         }
     }
     return {};
@@ -695,7 +416,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     }
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
-    StoreUpload::Options options{found == names_.end(), {}};
+    StoreUpload::Options options{found == names_.end(), 0, {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -706,6 +427,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     const std::uint64_t sequence = found != names_.end() ? found->second.last + 1 : 1;
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
+        options.newest = contents.empty() ? 0 : contents.rbegin()->first;
         const std::size_t stay = options_.keep - 1;
         for (auto entry = contents.begin();
              entry != contents.end() && contents.size() - options.surplus.size() > stay; ++entry) {
@@ -721,14 +443,14 @@ Content Store::committed(const Upload &upload) {
     const std::uint64_t sequence = done.sequence();
     const base::Lock lock{names_mutex_};
     Name &name = names_[done.name()];
-    name.contents[sequence] = done.entry();
+    name.contents[sequence] = {done.note(), done.inode(), {}};
     name.last = sequence;
     space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);
     for (const std::uint64_t gone : done.surplus()) {
         space_->give_back(name.own_bytes(gone));
         name.contents.erase(gone);
     }
-    return {sequence, done.entry().note.length, done.entry().note.checksum};
+    return {sequence, done.note().length, done.note().checksum};
 }
 
 // The errors of one name or number, of the rights to it, and of this process's limits say nothing of storage.

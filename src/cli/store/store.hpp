@@ -23,6 +23,7 @@
 #include "cli/protocol/health.hpp"
 #include "cli/protocol/note.hpp"
 #include "cli/protocol/protocol.hpp"
+#include "cli/store/store_upload.hpp"
 #include "cli/store/upload.hpp"
 
 namespace cli {
@@ -31,18 +32,6 @@ struct StoreOptions {
     std::uint64_t keep = 3;       // contents of each name
     std::uint64_t max_bytes = 0;  // of all contents, and of pushes that are under way; 0 is no limit
     std::uint64_t max_names = 10'000;
-};
-
-// The bytes that a store has, and will have.
-struct Space {
-    std::uint64_t max_bytes = 0;
-    std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
-    std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
-
-    // Takes as many more bytes, or returns false when there is no room for them.
-    [[nodiscard]] bool take(std::uint64_t bytes);
-    void give_back(std::uint64_t bytes) { used.fetch_sub(bytes, std::memory_order_relaxed); }
-    [[nodiscard]] std::uint64_t left() const;
 };
 
 // Reads the bytes of every content below the folder of a store from storage, and compares them with the

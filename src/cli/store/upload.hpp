@@ -43,10 +43,14 @@ public:
 
     // These wait for storage, and are called by one thread at a time, which need not be the server's.
 
+    // Has the new content of this length begin as the newest one, of which bytes that are passed over stay.
+    // It returns the checksums of that one's blocks (cli/protocol/blocks), and empty text when all bytes must
+    // come. Once, before any byte.
+    [[nodiscard]] virtual std::string begin_as_newest(std::uint64_t) { return {}; }
     // Makes room for a content of this length, before its bytes come.
     [[nodiscard]] virtual Answer reserve(std::uint64_t length) = 0;
     // Takes the content's next bytes, which are in two pieces, from memory in which a client may write
-    // meanwhile.
+    // meanwhile. The bytes between those before and the offset are those of the newest content.
     [[nodiscard]] virtual Answer store(std::uint64_t offset, std::span<const std::byte> first,
                                        std::span<const std::byte> rest) = 0;
     // Verifies the content, makes it durable, and commits it.

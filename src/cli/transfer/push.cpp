@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/transfer/changes.hpp"
 #include "cli/transfer/source.hpp"
 #include "cli/transfer/transfer.hpp"
 
@@ -19,6 +20,7 @@ struct PushOptions : TransferOptions {
     std::optional<std::uint64_t> if_sequence;
     bool allow_empty = false;
     bool runs = false;
+    bool incremental = false;
 };
 
 std::unexpected<Failure> too_large(const Source &source, const Session &session) {
@@ -90,13 +92,39 @@ Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptio
     return {};
 }
 
-Outcome<Content> send(Session &session, Source &source, const PushOptions &options) {
+// Returns the checksums of the newest content's blocks, and has the new content begin as that one; nothing
+// when all bytes have to be sent.
+Outcome<std::optional<Blocks>> newest_blocks(Session &session, std::uint64_t length) {
+    const std::string text = TRY(session.look(length));
+    if (text.empty()) {
+        return std::nullopt;
+    }
+    auto blocks = decode_blocks(text);
+    if (!blocks) {
+        return failed("the server's {}", blocks.error().text);
+    }
+    return *std::move(blocks);
+}
+
+// Sets the number of bytes that were sent.
+Outcome<Content> send(Session &session, Source &source, const PushOptions &options, std::uint64_t &sent) {
     Content content{session.offer().sequence, 0, 0};
     if (source.size()) {
         TRY(check_size(source, *source.size(), options));
+    }
+    std::optional<Blocks> newest;
+    if (options.incremental) {
+        newest = TRY(newest_blocks(session, *source.size()));
+    }
+    if (source.size()) {
         TRY(session.reserve(*source.size()));
     }
-    TRY(send_content(session, source, content, !options.json));
+    if (newest) {
+        sent = TRY(send_changes(session, source, *newest, content, !options.json));
+    } else {
+        TRY(send_content(session, source, content, !options.json));
+        sent = content.length;
+    }
     TRY(source.check_unchanged(content.length));
     const auto waiting = [&session](std::size_t) -> Outcome<> {
         TRY(session.keep_alive());
@@ -154,7 +182,7 @@ std::string durable_text(Durability durability) {
 }
 
 void print_summary(const TransferOptions &options, const Session &session, const Content &content,
-                   double seconds, double commit_seconds) {
+                   std::uint64_t sent, double seconds, double commit_seconds) {
     const bool durable = session.offer().durability != Durability::None;
     const std::string memory = durability_text(session.offer().durability);
     const double p50 = percentile(session.store_seconds(), 0.5);
@@ -163,6 +191,7 @@ void print_summary(const TransferOptions &options, const Session &session, const
     Summary summary;
     summary.add_json("command", "push");
     add_to_summary(summary, options, session, content, seconds);
+    summary.add("sent", sent, fmt::format("{} bytes", sent));
     summary.add_json("portions", portions);
     summary.add_json("portion_p50_seconds", p50);
     summary.add_json("portion_p99_seconds", p99);
@@ -201,7 +230,8 @@ Outcome<> push(const PushOptions &options) {
         return too_large(source, *session);
     }
     const auto begin = Session::Clock::now();
-    const auto content = send(*session, source, options);
+    std::uint64_t bytes_sent = 0;
+    const auto content = send(*session, source, options, bytes_sent);
     if (!content) {
         const Exit exit = content.error().exit == Exit::Refused ? Exit::Refused : Exit::NotCommitted;
         return failed(exit, "{}; nothing was committed", content.error().text);
@@ -212,7 +242,7 @@ Outcome<> push(const PushOptions &options) {
     const std::chrono::duration<double> took = end - begin;
     const std::chrono::duration<double> commit_took = end - sent;
     session->close();
-    print_summary(options, *session, *content, took.count(), commit_took.count());
+    print_summary(options, *session, *content, bytes_sent, took.count(), commit_took.count());
     return {};
 }
 
@@ -254,6 +284,8 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
         ->type_name("SIZE");
     command->add_flag("--allow-empty", options->allow_empty,
                       "Commit also when standard input, or the program, gave no bytes");
+    command->add_flag("--incremental", options->incremental,
+                      "Send only the blocks of the file that differ from the newest content");
     command->add_flag(
         "--run", options->runs,
         "The words behind this option are a program, whose output is committed if it ends with 0");
@@ -261,6 +293,10 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
     command->parse_complete_callback([options] {
         if (options->runs && options->program.empty()) {
             throw CLI::RequiredError("A program behind --run");
+        }
+        if (options->incremental && (options->runs || options->file == "-")) {
+            throw CLI::ValidationError("--incremental",
+                                       "expected a file, whose blocks can be compared first");
         }
     });
 }

@@ -135,7 +135,9 @@ Outcome<std::span<std::byte>> Session::next_chunk() {
 
 Outcome<> Session::store(std::uint64_t offset, std::span<const std::byte> local) {
     const std::size_t place = put_ % window_size;
-    TRY(write(place, local));
+    if (!local.empty()) {
+        TRY(write(place, local));
+    }
     stores_.at(place / chunk_size) = TRY(ask({.ask = Ask::Store, .offset = offset, .length = local.size()}));
     put_ += local.size();
     return {};
@@ -177,8 +179,8 @@ Outcome<Answer> Session::roll_back(std::uint64_t sequence) {
     return answer_;
 }
 
-Outcome<std::string> Session::look() {
-    TRY(ask({.ask = Ask::Look}));
+Outcome<std::string> Session::look(std::uint64_t length) {
+    TRY(ask({.ask = Ask::Look, .length = length}));
     TRY(wait_for_all());
     const Answer made = answer_;
     if (made.verdict != Verdict::Done) {
@@ -199,6 +201,9 @@ Outcome<std::string> Session::look() {
     };
     if (TRY(read_all(made.sequence, add)) != made.checksum) {
         return failed("{}: its text has a wrong checksum", server_.name());
+    }
+    if (offer_.memory_region != RegionBytes{}) {
+        TRY(server_.take(offer_.memory_region));  // the window again
     }
     return text;
 }
@@ -322,6 +327,11 @@ Outcome<> Session::take_answer(std::size_t place) {
     const bool is_stored = asked.ask == Ask::Store || asked.ask == Ask::Alive || asked.ask == Ask::Reserve;
     if (is_stored && answer->verdict == Verdict::NoRoom) {
         return failed(Exit::Refused, "{}: refused: {}", server_.name(), why_no_room(*answer));
+    }
+    if (is_stored && answer->verdict == Verdict::Different) {
+        return failed(
+            "{}: the server cannot build on its newest content (expected a push without --incremental)",
+            server_.name());
     }
     if (is_stored && answer->verdict != Verdict::Done) {
         return failed("{}: the server could not make the data durable: {}", server_.name(),

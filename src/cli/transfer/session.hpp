@@ -71,8 +71,8 @@ public:
     // Has the server commit an earlier content again, and waits for its answer.
     [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
-    // Has the server make a text about itself or its contents, and reads it.
-    [[nodiscard]] Outcome<std::string> look();
+    // Has the server make a text (Ask::Look), and reads it. A push does it before anything else.
+    [[nodiscard]] Outcome<std::string> look(std::uint64_t length = 0);
 
     // Returns how long the server took to store each portion, until its answer came, in seconds.
     [[nodiscard]] const std::vector<double> &store_seconds() const { return store_seconds_; }

@@ -133,6 +133,22 @@ Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &wai
     return done;
 }
 
+Outcome<> Source::read_at(std::span<std::byte> bytes, std::uint64_t offset) const {
+    while (!bytes.empty()) {
+        const ssize_t got = pread(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (got < 0 && errno != EINTR) {
+            return failed("{}: cannot read: {}", name_, errno_text(errno));
+        }
+        if (got == 0) {
+            return failed("{}: changed while it was read (expected it to stay the same)", name_);
+        }
+        const std::size_t done = got > 0 ? static_cast<std::size_t>(got) : 0;
+        bytes = bytes.subspan(done);
+        offset += done;
+    }
+    return {};
+}
+
 Outcome<> Source::check_unchanged(std::uint64_t length) const {
     if (is_stream_) {
         return {};

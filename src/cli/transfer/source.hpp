@@ -39,6 +39,9 @@ public:
     // Reads the next bytes, as many as fit. It reads fewer only at the end.
     [[nodiscard]] Outcome<std::size_t> read(std::span<std::byte> bytes, const Waiting &waiting) const;
 
+    // Reads all of these bytes of a file. Any thread may call it.
+    [[nodiscard]] Outcome<> read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
+
     // Fails when a file's size or times have changed since open, or its length is not `length`.
     [[nodiscard]] Outcome<> check_unchanged(std::uint64_t length) const;
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store_files: system calls on them.
+#include "cli/store/store_files.hpp"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace cli {
+
+namespace {
+
+constexpr std::size_t piece_size = std::size_t{128} << 10;  // stays in the processor's cache for the checksum
+constexpr std::string_view blocks_ending = ".blocks";
+
+}  // namespace
+
+Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted) {
+    base::Fd again{openat(folder, ".", folder_flags)};  // with a position of its own
+    DIR *const opened = again ? fdopendir(again.get()) : nullptr;
+    if (opened == nullptr) {
+        return failed("cannot read: {}", errno_text(errno));
+    }
+    (void)again.release();
+    const std::unique_ptr<DIR, int (*)(DIR *)> owner{opened, closedir};
+    std::vector<std::string> names;
+    for (errno = 0; const dirent *const entry = readdir(opened); errno = 0) {
+        if ((entry->d_name[0] == '.') == (dotted == Dotted::Yes)) {
+            names.emplace_back(entry->d_name);
+        }
+    }
+    return errno == 0 ? Outcome<std::vector<std::string>>{std::move(names)}
+                      : failed("cannot read: {}", errno_text(errno));
+}
+
+base::Fd unnamed_file(int folder) {
+    return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
+}
+
+int read_all(int fd, std::uint64_t length, const TakeBytes &take, const std::function<bool()> &goes_on) {
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
+    for (std::uint64_t done = 0; done < length;) {
+        if (!goes_on()) {
+            return ECANCELED;
+        }
+        const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
+        const ssize_t got = pread(fd, memory.get(), wanted, static_cast<off_t>(done));
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return got < 0 ? errno : ENODATA;
+        }
+        const std::span bytes{memory.get(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+        take(bytes, done);
+        done += bytes.size();
+    }
+    return 0;
+}
+
+int give_name(int fd, int folder, const std::string &name) {
+    const auto descriptor = fmt::format("/proc/self/fd/{}", fd);
+    return linkat(AT_FDCWD, descriptor.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+bool is_full(int error) {
+    return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
+Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence) {
+    const base::Fd folder{openat(store, name.c_str(), folder_flags)};
+    base::Fd file{folder ? openat(folder.get(), std::to_string(sequence).c_str(),
+                                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                         : -1};
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0) {
+        return errno == ENOENT ? failed("{}", was_deleted)
+                               : failed("cannot be opened: {}", errno_text(errno));
+    }
+    return S_ISREG(status.st_mode) ? Outcome<base::Fd>{std::move(file)} : failed("is no regular file");
+}
+
+Outcome<Note> read_note(int file) {
+    std::array<char, longest_note + 1> text{};
+    const ssize_t size = fgetxattr(file, note_attribute, text.data(), text.size());
+    return size >= 0 ? decode_note({text.data(), static_cast<std::size_t>(size)})
+                     : failed("has no note that can be read: {}", errno_text(errno));
+}
+
+std::string blocks_name(std::uint64_t sequence) {
+    return fmt::format(".{}{}", sequence, blocks_ending);
+}
+
+std::uint64_t sequence_of_blocks(std::string_view file_name) {
+    if (!file_name.starts_with('.') || !file_name.ends_with(blocks_ending)) {
+        return 0;
+    }
+    return sequence_of(file_name.substr(1, file_name.size() - 1 - blocks_ending.size()));
+}
+
+}  // namespace cli

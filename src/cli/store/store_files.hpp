@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store_files: the files of a store: the name, the attribute and the bytes of a content.
+#pragma once
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/failure.hpp"
+#include "cli/protocol/note.hpp"
+
+namespace cli {
+
+// The attribute of a content's file that has its note.
+inline constexpr const char *note_attribute = "user.rpma";
+inline constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+inline constexpr const char *was_deleted = "was deleted";
+
+// Returns the names in a folder: those that begin with a dot, or the others.
+enum class Dotted : bool { No, Yes };
+[[nodiscard]] Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted = Dotted::No);
+
+// Makes a file without a name. The kernel removes it when the process ends in any way.
+[[nodiscard]] base::Fd unnamed_file(int folder);
+
+// Gives a file without a name its name. Returns 0 or an errno value.
+[[nodiscard]] int give_name(int fd, int folder, const std::string &name);
+
+// Returns whether an errno value says that there is no room.
+[[nodiscard]] bool is_full(int error);
+
+// Opens a content's file. Fails with what is wrong with it.
+[[nodiscard]] Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence);
+[[nodiscard]] Outcome<Note> read_note(int file);
+
+// Calls `take` with the file's bytes up to `length`, piece by piece, and their offset. Returns 0 or an errno
+// value, which is ENODATA when the file ends before, and ECANCELED when `goes_on` returns false.
+using TakeBytes = std::function<void(std::span<const std::byte>, std::uint64_t)>;
+[[nodiscard]] int read_all(
+    int fd, std::uint64_t length, const TakeBytes &take,
+    const std::function<bool()> &goes_on = [] { return true; });
+
+// Returns the name of the file with the checksums of a content's blocks (cli/protocol/blocks), beside that of
+// the content. They can be made again, so nothing waits until they are durable.
+[[nodiscard]] std::string blocks_name(std::uint64_t sequence);
+// Returns the sequence in such a name; 0 when it is none.
+[[nodiscard]] std::uint64_t sequence_of_blocks(std::string_view file_name);
+
+}  // namespace cli

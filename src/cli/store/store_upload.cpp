@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store_upload: writes the file, beside it the checksums of its blocks, and gives them their names.
+#include "cli/store/store_upload.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cli/log.hpp"
+#include "cli/store/store_files.hpp"
+#include "cli/write_all.hpp"
+
+namespace cli {
+
+namespace {
+
+Answer not_stored(int error) {
+    return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
+}
+
+// Returns the checksums of a content's blocks that are beside it, as text; empty without them. No file there
+// is taken for more than it says: whoever uses the text decodes it with checks.
+std::string read_blocks(int store, const std::string &name, std::uint64_t sequence) {
+    const base::Fd folder{openat(store, name.c_str(), folder_flags)};
+    const base::Fd file{
+        openat(folder.get(), blocks_name(sequence).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    constexpr std::uint64_t most = (most_blocks + 1) * sizeof(BlockSum);
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        std::cmp_greater(status.st_size, most)) {
+        return {};
+    }
+    std::string text;
+    const auto take = [&text](std::span<const std::byte> bytes, std::uint64_t) {
+        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    };
+    return read_all(file.get(), static_cast<std::uint64_t>(status.st_size), take) == 0 ? text : "";
+}
+
+}  // namespace
+
+bool Space::take(std::uint64_t bytes) {
+    std::uint64_t before = used.load(std::memory_order_relaxed);
+    do {
+        if (max_bytes != 0 && (before > max_bytes || bytes > max_bytes - before)) {
+            return false;
+        }
+    } while (!used.compare_exchange_weak(before, before + bytes, std::memory_order_relaxed));
+    return true;
+}
+
+std::uint64_t Space::left() const {
+    const std::uint64_t now = used.load(std::memory_order_relaxed);
+    return max_bytes > now ? max_bytes - now : 0;
+}
+
+StoreUpload::~StoreUpload() {
+    space_->give_back(taken_);
+    if (options_.is_new_name) {
+        space_->new_names.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+// The newest content is not taken when its file, its note and the checksums beside it do not fit each other.
+std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) const {
+    auto file = options_.newest != 0 ? open_content(store_.get(), name(), options_.newest) : failed("{}", "");
+    const auto note = file ? read_note(file->get()) : failed("{}", "");
+    struct stat status{};
+    if (!note || fstat(file->get(), &status) != 0 || std::cmp_not_equal(status.st_size, note->length)) {
+        return std::nullopt;
+    }
+    std::string text = read_blocks(store_.get(), name(), options_.newest);
+    auto blocks = decode_blocks(text);
+    if (!blocks || blocks->length != note->length || blocks->checksum() != note->checksum ||
+        blocks_in(length, blocks->block_size) > most_blocks) {
+        return std::nullopt;
+    }
+    return Base{*std::move(file), false, std::move(text), *std::move(blocks)};
+}
+
+std::string StoreUpload::begin_as_newest(std::uint64_t length) {
+    if (summer_ || end_ != 0) {
+        return {};
+    }
+    base_ = open_newest(length);
+    const std::size_t size = base_ ? base_->blocks.block_size : block_size_for(length);
+    if (size != 0) {
+        summer_.emplace(size);
+    }
+    if (!base_) {
+        return {};
+    }
+    base_->is_cloned = ioctl(file_.get(), FICLONE, base_->file.get()) == 0;
+    return std::move(base_->text);
+}
+
+// The file system may not be able to allocate. Then the bytes that do not fit tell of it. A file that has
+// another's bytes already is not allocated, because it would lose what it shares.
+Answer StoreUpload::reserve(std::uint64_t length) {
+    if (length <= taken_) {
+        return {};
+    }
+    const std::uint64_t more = length - taken_;
+    if (!space_->take(more)) {
+        return {Verdict::NoRoom, 0, taken_ + space_->left()};
+    }
+    const bool allocates = !base_ || !base_->is_cloned;
+    if (allocates && fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) != 0 &&
+        errno != EOPNOTSUPP) {
+        const int error = errno;
+        space_->give_back(more);
+        return not_stored(error);
+    }
+    taken_ = length;
+    return {};
+}
+
+Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first,
+                          std::span<const std::byte> rest) {
+    if (error_ != 0) {
+        return {Verdict::NotDurable, error_};
+    }
+    if (offset < end_) {
+        return {Verdict::Different};
+    }
+    const std::uint64_t end = offset + first.size() + rest.size();
+    if (end > taken_) {
+        if (!space_->take(end - taken_)) {
+            return {Verdict::NoRoom, 0, taken_ + space_->left()};
+        }
+        taken_ = end;
+    }
+    int error = pass_to(offset);
+    if (error == EINVAL) {
+        return {Verdict::Different};
+    }
+    for (const auto bytes : {first, rest}) {
+        error = error == 0 ? add(bytes) : error;
+    }
+    if (error != 0) {
+        error_ = error;
+        return not_stored(error);
+    }
+    start_write_back();
+    return {};
+}
+
+// Appends bytes to what is decided. Each piece is copied first, because the client may change the window
+// meanwhile: the checksums are those of the bytes in the file. Returns 0 or an errno value.
+int StoreUpload::add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const auto piece = std::span{*piece_}.first(std::min(bytes.size(), piece_->size()));
+        std::ranges::copy(bytes.first(piece.size()), piece.begin());
+        if (const int error = write_all(file_.get(), piece, end_); error != 0) {
+            return error;
+        }
+        found_.update(piece);
+        if (summer_) {
+            summer_->update(piece);
+        }
+        end_ += piece.size();
+        bytes = bytes.subspan(piece.size());
+    }
+    return 0;
+}
+
+// Takes the bytes up to this offset from the newest content: whole blocks of it, and its last one only as the
+// last of this one. Returns EINVAL when they are no such blocks, 0, or another errno value.
+int StoreUpload::pass_to(std::uint64_t offset) {
+    if (offset == end_) {
+        return 0;
+    }
+    if (!base_ || offset > base_->blocks.length) {
+        return EINVAL;
+    }
+    const std::size_t block_size = base_->blocks.block_size;
+    if (end_ % block_size != 0 || (offset % block_size != 0 && offset != base_->blocks.length)) {
+        return EINVAL;
+    }
+    const Crc32c::Behind behind_block{block_size};
+    while (end_ < offset) {
+        const std::size_t block = end_ / block_size;
+        const std::size_t size = base_->blocks.size_of(block);
+        if (const int error = base_->is_cloned ? 0 : copy_block(block, size); error != 0) {
+            return error;
+        }
+        const BlockSum &sum = base_->blocks.sums[block];
+        found_.append(sum.checksum, size == block_size ? behind_block : Crc32c::Behind{size});
+        summer_->add(sum, size);
+        end_ += size;
+    }
+    return 0;
+}
+
+// Copies a block of the newest content, and verifies it, because it was read anyway. Returns 0 or an errno
+// value, which is EINVAL when the block is damaged.
+int StoreUpload::copy_block(std::size_t block, std::size_t size) const {
+    const std::uint64_t begin = block * base_->blocks.block_size;
+    Crc32c found;
+    for (std::size_t done = 0; done < size;) {
+        const std::size_t wanted = std::min(size - done, piece_->size());
+        const ssize_t got =
+            pread(base_->file.get(), piece_->data(), wanted, static_cast<off_t>(begin + done));
+        if (got <= 0) {
+            return got < 0 ? errno : EINVAL;
+        }
+        const auto piece = std::span{*piece_}.first(static_cast<std::size_t>(got));
+        if (const int error = write_all(file_.get(), piece, begin + done); error != 0) {
+            return error;
+        }
+        found.update(piece);
+        done += piece.size();
+    }
+    return found.value() == base_->blocks.sums[block].checksum ? 0 : EINVAL;
+}
+
+// Has the kernel begin to write what is there to storage, so that the commit does not wait for all of it. An
+// error of that comes from the fsync of the commit.
+void StoreUpload::start_write_back() {
+    constexpr std::uint64_t portion = std::uint64_t{8} << 20;
+    if (end_ - written_back_ >= portion) {
+        (void)sync_file_range(file_.get(), static_cast<off_t>(written_back_),
+                              static_cast<off_t>(end_ - written_back_), SYNC_FILE_RANGE_WRITE);
+        written_back_ = end_;
+    }
+}
+
+Answer StoreUpload::commit(const Request &request, const Who &who) {
+    if (error_ != 0) {
+        return {Verdict::NotDurable, error_};
+    }
+    if (request.length < end_ || request.length > std::max(taken_, end_)) {
+        return {Verdict::Different};
+    }
+    if (const int error = pass_to(request.length); error != 0) {
+        return error == EINVAL ? Answer{Verdict::Different} : Answer{Verdict::NotDurable, error};
+    }
+    if (request.checksum != found_.value()) {
+        return {Verdict::Different};
+    }
+    note_ = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
+    const std::string text = encode_note(note_);
+    if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0 ||
+        fsetxattr(file_.get(), note_attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
+        fsync(file_.get()) != 0) {
+        return {Verdict::NotDurable, errno};
+    }
+    return publish();
+}
+
+// Gives the file of the earlier content another name. Its note stays that of its push.
+Answer StoreUpload::roll_back(std::uint64_t sequence) {
+    auto file = open_content(store_.get(), name(), sequence);
+    if (!file) {
+        return {Verdict::NotDurable, ENOENT};
+    }
+    file_ = *std::move(file);
+    auto note = read_note(file_.get());
+    Crc32c found;
+    const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
+    if (!note || read_all(file_.get(), note->length, add) != 0 || found.value() != note->checksum) {
+        return {Verdict::Different};
+    }
+    note_ = *std::move(note);
+    rolled_back_ = sequence;
+    return publish();
+}
+
+// Beside the checksums of contents that are gone, those of this one come, as far as they are known.
+void StoreUpload::retire() {
+    if (!std::exchange(committed_, false)) {
+        return;
+    }
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    const std::string own = blocks_name(sequence());
+    if (rolled_back_ != 0) {
+        (void)linkat(folder.get(), blocks_name(rolled_back_).c_str(), folder.get(), own.c_str(), 0);
+    } else if (summer_) {
+        const std::string text = encode_blocks(summer_->finish());
+        (void)unlinkat(folder.get(), own.c_str(), 0);
+        const base::Fd file{openat(folder.get(), own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+        if (!file || write_all(file.get(), std::as_bytes(std::span{text}), 0) != 0) {
+            (void)unlinkat(folder.get(), own.c_str(), 0);
+        }
+    }
+    for (const std::uint64_t sequence : gone_) {
+        (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
+        (void)unlinkat(folder.get(), blocks_name(sequence).c_str(), 0);
+    }
+}
+
+Answer StoreUpload::publish() {
+    const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
+    if ((!is_new && errno != EEXIST) || (is_new && fsync(store_.get()) != 0)) {
+        return {Verdict::NotDurable, errno};
+    }
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    if (!folder) {
+        return {Verdict::NotDurable, errno};
+    }
+    struct stat status{};
+    if (fstat(file_.get(), &status) != 0) {
+        return {Verdict::NotDurable, errno};
+    }
+    inode_ = status.st_ino;
+    if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
+        return {Verdict::NotDurable, error};
+    }
+    if (fsync(folder.get()) != 0) {
+        return {Verdict::Unknown, errno};
+    }
+    // One that stays after a crash goes with the next push.
+    gone_ = options_.surplus;
+    committed_ = true;
+    space_->give_back(std::exchange(taken_, 0));  // the store takes the content's bytes
+    return {Verdict::Done, 0, sequence()};
+}
+
+}  // namespace cli

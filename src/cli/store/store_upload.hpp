@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/store/store_upload: a push into a store: a file without a name, which becomes a content at its commit.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "cli/checksum.hpp"
+#include "cli/protocol/blocks.hpp"
+#include "cli/protocol/note.hpp"
+#include "cli/store/upload.hpp"
+
+namespace cli {
+
+// The bytes that a store has, and will have.
+struct Space {
+    std::uint64_t max_bytes = 0;
+    std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
+    std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
+
+    // Takes as many more bytes, or returns false when there is no room for them.
+    [[nodiscard]] bool take(std::uint64_t bytes);
+    void give_back(std::uint64_t bytes) { used.fetch_sub(bytes, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t left() const;
+};
+
+class StoreUpload final : public Upload {
+public:
+    struct Options {
+        bool is_new_name;
+        std::uint64_t newest;                // the content before this one; 0 without one
+        std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
+    };
+
+    // The file has no name; `store` is the folder of the store.
+    StoreUpload(std::string name, std::uint64_t sequence, base::Fd store, base::Fd file,
+                std::shared_ptr<Space> space, Options options)
+        : Upload{std::move(name), sequence},
+          store_{std::move(store)},
+          file_{std::move(file)},
+          space_{std::move(space)},
+          options_{std::move(options)} {}
+    ~StoreUpload() override;
+
+    // What was committed.
+    [[nodiscard]] const Note &note() const { return note_; }
+    [[nodiscard]] std::uint64_t inode() const { return inode_; }
+    [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
+
+    [[nodiscard]] std::string begin_as_newest(std::uint64_t length) override;
+    [[nodiscard]] Answer reserve(std::uint64_t length) override;
+    [[nodiscard]] Answer store(std::uint64_t offset, std::span<const std::byte> first,
+                               std::span<const std::byte> rest) override;
+    [[nodiscard]] Answer commit(const Request &request, const Who &who) override;
+    [[nodiscard]] Answer roll_back(std::uint64_t sequence) override;
+    void retire() override;
+
+private:
+    // The content of which the new one has the blocks that do not come.
+    struct Base {
+        base::Fd file;
+        bool is_cloned;  // the new file had all its bytes from the beginning
+        std::string text;
+        Blocks blocks;
+    };
+
+    [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
+    [[nodiscard]] int add(std::span<const std::byte> bytes);
+    [[nodiscard]] int pass_to(std::uint64_t offset);
+    [[nodiscard]] int copy_block(std::size_t block, std::size_t size) const;
+    void start_write_back();
+    [[nodiscard]] Answer publish();
+
+    base::Fd store_;
+    base::Fd file_;
+    std::shared_ptr<Space> space_;
+    Options options_;
+    static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+    std::unique_ptr<std::array<std::byte, piece_bytes>> piece_ =
+        std::make_unique_for_overwrite<std::array<std::byte, piece_bytes>>();
+    std::uint64_t taken_ = 0;         // of the space
+    std::uint64_t end_ = 0;           // of the bytes that are decided
+    std::uint64_t written_back_ = 0;  // those that storage has, or is about to have
+    Crc32c found_;                    // of the bytes that are decided
+    std::optional<Base> base_;
+    std::optional<BlockSummer> summer_;  // for a client that may ask for them at its next push
+    // The errno value of the first failure to write. The push is over then.
+    int error_ = 0;
+    Note note_;
+    std::uint64_t inode_ = 0;
+    std::uint64_t rolled_back_ = 0;  // the content that was committed again
+    bool committed_ = false;
+    std::vector<std::uint64_t> gone_;  // the contents whose files may go
+};
+
+}  // namespace cli

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `rpma push --incremental` sends only the blocks that differ from the newest content, and what is committed are the bytes
+# of the file all the same, whatever happened to the checksums beside that content.
+. "$(dirname "$0")/server.bash"
+store=${RPMA_STORE_FOLDER:-.}/store
+
+head -c 5M /dev/urandom >file
+start_server store --keep 2
+
+# pushed SENT: a push of the file sends so many bytes, and the store has its bytes.
+sequence=0
+pushed() {
+    sequence=$((sequence + 1))
+    bounded "$rpma" push file "$address" --incremental --json >stdout 2>stderr || die "push --incremental"
+    grep -q "\"sequence\":${sequence}[,}]" stdout || die "expected sequence $sequence: $(cat stdout)"
+    grep -q "\"sent\":$1," stdout || die "expected $1 bytes: $(cat stdout)"
+    cmp file "$store/default/$sequence" || die "content $sequence is not the file"
+    bounded "$rpma" list "$address" >stdout || die "list" # after it, what the commit leaves is there
+}
+change() { head -c "$2" /dev/urandom | dd of=file bs=64K seek="$1" iflag=fullblock conv=notrunc status=none; } # change BLOCK BYTES
+
+pushed 5242880
+pushed 0
+change 3 1
+pushed 65536
+change 0 65536
+change 10 70000
+change 79 65536
+pushed 262144
+# Longer, also within the last block; shorter; nothing; and from nothing.
+head -c 1000 /dev/urandom >>file
+pushed 1000
+head -c 100K /dev/urandom >>file
+pushed 103400
+truncate -s 3000000 file
+pushed 50880
+truncate -s 0 file
+pushed 0
+head -c 200000 /dev/urandom >file
+pushed 200000
+pulled file
+[ "$(find "$store/default" -type f -printf '%f ' | tr ' ' '\n' | LC_ALL=C sort | tr '\n' ' ')" = ".8.blocks .9.blocks 8 9 " ] ||
+    die "something else is there: $(ls -A "$store/default")"
+bounded "$rpma" check --store "$store" >stdout || die "a content is damaged: $(cat stdout)"
+
+# The checksums are of no use: all bytes are sent, and new ones are made.
+for damage in 'rm "$at"' 'truncate -s 100 "$at"' 'echo more >>"$at"' 'printf X | dd of="$at" bs=1 seek=30 conv=notrunc status=none' \
+    'rm "$at"; mkdir "$at"' 'rm "$at"; mkfifo "$at"' 'rm "$at"; ln -s /etc/passwd "$at"' 'cp "$store/other" "$at"'; do
+    cp "$store/default/.$sequence.blocks" "$store/other"
+    change 1 10
+    pushed 65536
+    at=$store/default/.$sequence.blocks
+    eval "$damage"
+    pushed 200000
+done
+rm "$store/other"
+# A push of all bytes leaves none, and a rollback those of the content.
+push file
+sequence=$((sequence + 1))
+pushed 200000
+change 1 10
+pushed 65536
+bounded "$rpma" rollback "$address" >stdout || die "rollback"
+sequence=$((sequence + 1))
+cp "$store/default/$sequence" file
+pushed 0
+
+# A block of the newest content is damaged, where the file system copies it: nothing is committed. Where it shares it,
+# the check of the bytes finds it.
+printf X | dd of="$store/default/$sequence" bs=1 seek=150000 conv=notrunc status=none
+change 0 10
+code=0
+bounded "$rpma" push file "$address" --incremental >stdout 2>stderr || code=$?
+case $code in
+    3) grep -q 'nothing was committed' stderr || die "expected no commit" ;;
+    0) ! bounded "$rpma" check --store "$store" >stdout 2>stderr || die "nobody finds the damage" ;;
+    *) die "ended with $code" ;;
+esac
+push file
+
+# Two pushes at once on one name: one waits for the other, and each is whole.
+for i in 1 2 3 4; do
+    bounded "$rpma" push file "$address" --incremental --wait 60 >/dev/null 2>"stderr.$i" &
+    helpers+=($!)
+    pushes[i]=$!
+done
+for i in 1 2 3 4; do
+    wait "${pushes[i]}" || die "push $i: $(cat "stderr.$i")"
+done
+pulled file
+
+# What a crash leaves of a content that is gone goes at the next start.
+stop_server
+touch "$store/default/.1.blocks" "$store/default/.mine"
+start_server store --keep 2
+[ ! -e "$store/default/.1.blocks" ] || die "the checksums of no content stay"
+[ -e "$store/default/.mine" ] || die "somebody else's file is gone"
+
+# A client that claims what is not so commits nothing.
+bounded "$peer" bad_blocks 127.0.0.1 "$port" || die "bad_blocks"
+pulled file
+bounded "$rpma" check --store "$store" >stdout || die "a content is damaged: $(cat stdout)"
+refused_with 2 '--incremental: expected a file' "$rpma" push - "$address" --incremental
+stop_server
