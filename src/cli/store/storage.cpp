@@ -135,13 +135,18 @@ std::uint64_t Storage::first_release() const {
     return first;
 }
 
-// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way.
+// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way. A
+// job that waits has the later ones of its client wait too.
 std::deque<Storage::Job>::iterator Storage::next() {
     auto best = jobs_.end();
     std::ptrdiff_t fewest = most_threads - 1;
     const std::uint64_t release = first_release();
+    std::vector<std::uint64_t> waiting;  // clients
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-        if ((job->waits && job->number > release) ||
+        if (job->waits && job->number > release) {
+            waiting.push_back(job->client);
+        }
+        if (std::ranges::find(waiting, job->client) != waiting.end() ||
             std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
             continue;
         }

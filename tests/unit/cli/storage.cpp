@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <latch>
 
@@ -67,9 +68,61 @@ void an_origin_leaves_a_thread_to_others(void **) {
     assert_int_equal(held->begun, clients);
 }
 
+// It has no room for the first byte, until the test says so, and notes the offsets in their order.
+class FullUpload : public cli::Upload {
+public:
+    FullUpload() : Upload{"full", 1} {}
+    [[nodiscard]] cli::Answer reserve(std::uint64_t) override { return {}; }
+    [[nodiscard]] cli::Answer store(std::uint64_t offset, std::span<const std::byte>,
+                                    std::span<const std::byte>) override {
+        const bool refused = calls == 0;
+        offsets.at(calls) = offset;
+        ++calls;
+        calls.notify_all();
+        return {refused ? cli::Verdict::NoRoom : cli::Verdict::Done};
+    }
+    [[nodiscard]] cli::Answer commit(const cli::Request &, const cli::Who &) override { return {}; }
+    [[nodiscard]] cli::Answer roll_back(std::uint64_t) override { return {}; }
+
+    std::array<std::uint64_t, 8> offsets{};
+    std::atomic<std::size_t> calls{0};
+};
+
+// It is retired when the test lets it.
+class SlowUpload : public HeldUpload {
+public:
+    void retire() override { held.wait(); }
+};
+
+void a_job_that_waits_for_room_comes_before_the_next_of_its_client(void **) {
+    const auto slow = std::make_shared<SlowUpload>();
+    const auto full = std::make_shared<FullUpload>();
+    cli::Storage storage;
+    assert_true(storage.start().has_value());
+    storage.submit_release(job_of(1, 1, slow, cli::Ask::Store));
+    for (std::uint64_t offset = 0; offset < 3; ++offset) {
+        auto job = job_of(2, 2, full, cli::Ask::Store);
+        job.request.offset = offset;
+        storage.submit(std::move(job));
+    }
+    while (full->calls == 0) {
+        full->calls.wait(0);
+    }
+    slow->held.count_down();
+    for (std::size_t done = 0; done < 3;) {
+        done += done_of(storage);
+    }
+    assert_int_equal(full->calls, 4);
+    for (std::size_t call = 0; call < 4; ++call) {
+        assert_int_equal(full->offsets.at(call), call == 0 ? 0 : call - 1);
+    }
+}
+
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_that_waits_for_room_comes_before_the_next_of_its_client),
+        cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
