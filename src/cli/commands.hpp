@@ -38,6 +38,8 @@ void add_check(CLI::App &app, Command &chosen);
 void add_sockets(CLI::App &app, Command &chosen);
 void add_perf(CLI::App &app, Command &chosen);
 void add_keygen(CLI::App &app, Command &chosen);
+// It describes the commands that the app has when it is run.
+void add_completion(CLI::App &app, Command &chosen);
 // Arguments after the program's name belong to the program, and stay in the subcommand's remaining().
 void add_run(CLI::App &app, Command &chosen);
 

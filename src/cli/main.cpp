@@ -218,6 +218,7 @@ Exit run(const Words &words, bool json) {
     cli::add_perf(app, chosen);
     cli::add_keygen(app, chosen);
     cli::add_run(app, chosen);
+    cli::add_completion(app, chosen);
     try {
         if (const auto parsed = parse(app, without_program(words, program), chosen); !parsed) {
             return complain(parsed.error(), json);

@@ -11,7 +11,11 @@ echo "seed $seed, $kills kills"
 RANDOM=$seed
 
 head -c 32M /dev/urandom >a
-head -c 30000001 /dev/urandom >b
+# Some blocks of the other differ, for pushes that send only those.
+head -c 30000001 a >b
+for block in 1 7 200; do
+    head -c 64K /dev/urandom | dd of=b bs=64K seek=$block iflag=fullblock conv=notrunc status=none
+done
 start_server store
 push a
 push b
@@ -23,7 +27,9 @@ kept=0 committed=0
 
 for i in $(seq "$kills"); do
     delay_us=$((RANDOM * window_us / 32768))
-    "$rpma" push $new "$address" >push.out 2>push.err &
+    how=()
+    [ $((RANDOM % 2)) -eq 0 ] || how=(--incremental)
+    "$rpma" push $new "$address" "${how[@]}" >push.out 2>push.err &
     client=$!
     sleep "$(printf '%d.%06d' $((delay_us / 1000000)) $((delay_us % 1000000)))"
     if [ $((RANDOM % 2)) -eq 0 ]; then
@@ -59,4 +65,5 @@ done
 echo "$kills kills (at last within $((window_us / 1000)) ms): old content $kept times, new content $committed times"
 push $new
 pulled $new
+bounded "$rpma" check --store "${RPMA_STORE_FOLDER:-.}/store" >stdout || die "a content is damaged: $(cat stdout)"
 stop_server

@@ -45,6 +45,15 @@ void add(MetricFamily &family, double value, std::vector<ClientMetric::Label> la
     family.metric.push_back(std::move(metric));
 }
 
+MetricFamily counter(const char *name, const char *help, std::uint64_t value) {
+    MetricFamily family = gauge(name, help);
+    family.type = MetricType::Counter;
+    ClientMetric metric;
+    metric.counter.value = static_cast<double>(value);
+    family.metric.push_back(std::move(metric));
+    return family;
+}
+
 MetricFamily gauge(const char *name, const char *help, std::uint64_t value) {
     MetricFamily family = gauge(name, help);
     add(family, static_cast<double>(value));
@@ -73,6 +82,9 @@ public:
             gauge("rpma_contents", "Contents in the store.", health.contents),
             gauge("rpma_store_bytes", "Bytes of contents and of pushes that are under way.", health.bytes),
             gauge("rpma_free_bytes", "Bytes that the next push may have.", health.free_bytes),
+            counter("rpma_checked_bytes_total", "Bytes of contents that were read to verify them.",
+                    store_.checked_bytes()),
+            counter("rpma_checks_total", "How often all contents were read to verify them.", store_.checks()),
             std::move(family)};
     }
 

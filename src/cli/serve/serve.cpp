@@ -36,6 +36,7 @@ struct ServeOptions {
     std::string store;
     std::uint64_t keep = 3;
     std::string max_bytes;
+    std::string scrub_rate;
     std::string metrics;  // where they are served; empty without
     std::uint64_t max_names = StoreOptions{}.max_names;
     std::vector<std::string> listen{"127.0.0.1:7204"};
@@ -261,9 +262,13 @@ Outcome<> serve(const ServeOptions &options) {
     limits.permissions = TRY(permissions_of(options));
     const base::Fd signals = TRY(open_signals());
     auto places = TRY(open_places(options));
-    StoreOptions wanted{.keep = options.keep, .max_bytes = 0, .max_names = options.max_names};
+    StoreOptions wanted{
+        .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
     if (!options.max_bytes.empty()) {
         wanted.max_bytes = TRY(parse_size(options.max_bytes));
+    }
+    if (!options.scrub_rate.empty()) {
+        wanted.scrub_rate = TRY(parse_size(options.scrub_rate));
     }
     const auto store = TRY(Store::open(options.store, wanted));
     if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {
@@ -314,6 +319,10 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->type_name("NUMBER")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
         ->capture_default_str();
+    command
+        ->add_option("--scrub-rate", options->scrub_rate,
+                     "Read the contents again and again, so many bytes each second, and verify them")
+        ->type_name("SIZE");
     const auto refuse = [](const std::vector<std::string> &) {
         throw CLI::ValidationError("--pool",
                                    "a pool file is not served any more: serve it with the rpma that made it "

@@ -37,7 +37,9 @@ Outcome<> check_store(const CheckOptions &options) {
         rows.push_back(facts_of(content));
         bad += content.fault.empty() ? 0 : 1;
     };
-    if (const auto checked = check_contents(folder.get(), found, [] { return !interrupted(); }); !checked) {
+    if (const auto checked =
+            check_contents(folder.get(), found, [](std::uint64_t) { return !interrupted(); });
+        !checked) {
         return failed("store {}: {}", options.store, checked.error().text);
     }
     if (interrupted()) {

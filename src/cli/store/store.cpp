@@ -20,6 +20,7 @@
 #include "base/log.hpp"
 #include "cli/checksum.hpp"
 #include "cli/log.hpp"
+#include "cli/pace.hpp"
 #include "cli/perf/tcp_answers.hpp"
 #include "cli/store/store_files.hpp"
 #include "cli/store/store_upload.hpp"
@@ -60,8 +61,11 @@ Mapping map(int fd, std::size_t size) {
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
 }
 
+// What the rate of a check counts for each content, beside its bytes.
+constexpr std::uint64_t cost_of_look = std::uint64_t{64} << 10;
+
 // Returns the fault of a content, and sets its note; empty without a fault, or when it ended early.
-std::string check_content(int store, Listed &content, const std::function<bool()> &goes_on) {
+std::string check_content(int store, Listed &content, const MayRead &may_read) {
     const auto file = open_content(store, content.name, content.sequence);
     if (!file) {
         return file.error().text;
@@ -79,7 +83,7 @@ std::string check_content(int store, Listed &content, const std::function<bool()
     (void)posix_fadvise(file->get(), 0, 0, POSIX_FADV_DONTNEED);
     Crc32c found;
     const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
-    if (const int error = read_all(file->get(), content.note.length, add, goes_on); error != 0) {
+    if (const int error = read_all(file->get(), content.note.length, add, may_read); error != 0) {
         return error == ECANCELED ? "" : fmt::format("cannot be read: {}", errno_text(error));
     }
     return found.value() == content.note.checksum
@@ -208,7 +212,7 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
 }
 
 Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
-                         const std::function<bool()> &goes_on) {
+                         const MayRead &may_read) {
     for (const std::string &name : TRY(names_in(folder))) {
         if (!is_name(name)) {
             continue;
@@ -226,8 +230,11 @@ Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &
         std::ranges::sort(sequences, std::greater{});
         for (const std::uint64_t sequence : sequences) {
             Listed content{name, sequence, {}, {}};
-            content.fault = check_content(folder, content, goes_on);
-            if (!goes_on()) {
+            if (!may_read(cost_of_look)) {
+                return {};
+            }
+            content.fault = check_content(folder, content, may_read);
+            if (!may_read(0)) {
                 return {};
             }
             if (content.fault != was_deleted) {
@@ -244,20 +251,44 @@ Outcome<> Store::start_check() {
 }
 
 void Store::check() {
-    const auto goes_on = [this] { return !stopping_.load(std::memory_order_relaxed); };
+    Pace pace{options_.scrub_rate};
+    // Waits until so many more bytes keep to the rate, and returns whether the store stays open.
+    const auto may_read = [&](std::uint64_t bytes) {
+        constexpr auto look = std::chrono::milliseconds{50};
+        const auto then = pace.take(bytes);
+        while (!stopping_.load(std::memory_order_relaxed) && Pace::Clock::now() < then) {
+            std::this_thread::sleep_for(std::min<Pace::Clock::duration>(look, then - Pace::Clock::now()));
+        }
+        checked_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+        return !stopping_.load(std::memory_order_relaxed);
+    };
     const auto take = [this](const Listed &content) { take_fault(content); };
-    if (const auto checked = check_contents(folder_.get(), take, goes_on); !checked) {
-        BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
-    }
+    do {
+        if (const auto checked = check_contents(folder_.get(), take, may_read); !checked) {
+            BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
+        }
+        checks_.fetch_add(1, std::memory_order_relaxed);
+        // A store of few contents is read once a second at most.
+    } while (pace.rate() != 0 && may_read(pace.rate()));
 }
 
 void Store::take_fault(const Listed &content) {
-    if (!content.fault.empty()) {
-        BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
-                 std::to_string(content.sequence).c_str(), content.fault.c_str());
+    const std::pair place{content.name, content.sequence};
+    {
         const base::Lock lock{damage_mutex_};
-        damage_[{content.name, content.sequence}] = content.fault;
+        const bool is_known = damage_.contains(place);
+        if (content.fault.empty() != is_known) {
+            return;
+        }
+        if (is_known) {
+            damage_.erase(place);
+        } else {
+            damage_[place] = content.fault;
+        }
     }
+    BASE_LOG(Error, "%s: %s: content %s %s", text().c_str(), content.name.c_str(),
+             std::to_string(content.sequence).c_str(),
+             content.fault.empty() ? "is good again" : content.fault.c_str());
 }
 
 // Returns the fault of a content's file, without a look at its bytes; empty without one.

@@ -23,6 +23,7 @@
 #include "cli/protocol/health.hpp"
 #include "cli/protocol/note.hpp"
 #include "cli/protocol/protocol.hpp"
+#include "cli/store/store_files.hpp"
 #include "cli/store/store_upload.hpp"
 #include "cli/store/upload.hpp"
 
@@ -32,14 +33,17 @@ struct StoreOptions {
     std::uint64_t keep = 3;       // contents of each name
     std::uint64_t max_bytes = 0;  // of all contents, and of pushes that are under way; 0 is no limit
     std::uint64_t max_names = 10'000;
+    std::uint64_t scrub_rate =
+        0;  // bytes for each second; 0 reads all contents once, as fast as storage gives
 };
 
 // Reads the bytes of every content below the folder of a store from storage, and compares them with the
 // checksum that they had at their commit. The newest content of a name comes first. `found` gets each
-// content, with its fault if it has one. It ends early when `goes_on` returns false, which it asks often. It
-// needs no lock: a content never changes, and one that is removed meanwhile is left out. Blocks.
+// content, with its fault if it has one. Before it reads bytes it calls `may_read` with their number, and
+// ends early when that returns false. It needs no lock: a content never changes, and one that is removed
+// meanwhile is left out. Blocks.
 [[nodiscard]] Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
-                                       const std::function<bool()> &goes_on);
+                                       const MayRead &may_read);
 
 // A content that a client pulls.
 struct Download {
@@ -66,8 +70,8 @@ public:
     Store &operator=(const Store &) = delete;
     ~Store();
 
-    // Starts to check the bytes of all contents, in a thread of its own. A fault that it finds is logged, and
-    // the content is not served any more.
+    // Starts to check the bytes of all contents, in a thread of its own, with a rate again and again. A fault
+    // that it finds is logged, and the content is not served any more, until it is found to be good.
     [[nodiscard]] Outcome<> start_check();
 
     // Makes memory of clients a copy in memory, for a device that can register no page of a file.
@@ -76,6 +80,11 @@ public:
     [[nodiscard]] bool is_on_storage() const;
     [[nodiscard]] bool created() const { return created_; }
     [[nodiscard]] std::size_t names() const;
+    // Returns how many bytes the check has read, and how often it has read all contents.
+    [[nodiscard]] std::uint64_t checked_bytes() const {
+        return checked_bytes_.load(std::memory_order_relaxed);
+    }
+    [[nodiscard]] std::uint64_t checks() const { return checks_.load(std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t used() const { return space_->used.load(std::memory_order_relaxed); }
     // Removes the folder if this open created it, for a server that refuses to start.
     void discard_created() const;
@@ -156,7 +165,9 @@ private:
     mutable base::Mutex damage_mutex_;
     // The check of the bytes has found these faults, by name and sequence.
     std::map<std::pair<std::string, std::uint64_t>, std::string> damage_ GUARDED_BY(damage_mutex_);
-    std::atomic<bool> stopping_{false};  // relaxed: it publishes nothing else
+    std::atomic<bool> stopping_{false};  // relaxed, as the next two: it publishes nothing else
+    std::atomic<std::uint64_t> checked_bytes_{0};
+    std::atomic<std::uint64_t> checks_{0};
     std::thread check_;
     Mapping sample_;
     Mapping measured_;  // once a client measures

@@ -42,13 +42,13 @@ base::Fd unnamed_file(int folder) {
     return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
 }
 
-int read_all(int fd, std::uint64_t length, const TakeBytes &take, const std::function<bool()> &goes_on) {
+int read_all(int fd, std::uint64_t length, const TakeBytes &take, const MayRead &may_read) {
     const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
     for (std::uint64_t done = 0; done < length;) {
-        if (!goes_on()) {
+        const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
+        if (!may_read(wanted)) {
             return ECANCELED;
         }
-        const std::size_t wanted = std::min<std::uint64_t>(length - done, piece_size);
         const ssize_t got = pread(fd, memory.get(), wanted, static_cast<off_t>(done));
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
             return got < 0 ? errno : ENODATA;

@@ -73,7 +73,7 @@ private:
 }  // namespace
 
 Outcome<std::uint64_t> send_changes(Session &session, const Source &source, const Blocks &newest,
-                                    Content &content, bool show_progress) {
+                                    Content &content, const Sent &wait, bool show_progress) {
     Blocks blocks{newest.block_size, *source.size(), {}};
     const std::size_t count = blocks_in(blocks.length, blocks.block_size);
     const std::size_t in_segment = segment_size / blocks.block_size;
@@ -99,6 +99,7 @@ Outcome<std::uint64_t> send_changes(Session &session, const Source &source, cons
             TRY(source.read_at(bytes, block * blocks.block_size));
             TRY(session.store(block * blocks.block_size, bytes));
             sent += bytes.size();
+            TRY(wait(bytes.size()));
         }
         // The server copies what it has not got while the next segment is compared.
         if (end < count && is_same(end - 1)) {

@@ -2,6 +2,8 @@
 // cli/transfer/changes: sends the blocks of a file that differ from those of the newest content.
 #pragma once
 
+#include <functional>
+
 #include "cli/protocol/blocks.hpp"
 #include "cli/transfer/session.hpp"
 #include "cli/transfer/source.hpp"
@@ -10,8 +12,10 @@ namespace cli {
 
 // Has the server store the blocks of a source that differ from the newest content, whose blocks have these
 // checksums; it takes the others from that content. The source has a size. `content` gets its length and
-// checksum, and the bytes that were sent are returned.
+// checksum, and the number of bytes that were sent is returned; `wait` is called with that of each part.
+using Sent = std::function<Outcome<>(std::uint64_t)>;
 [[nodiscard]] Outcome<std::uint64_t> send_changes(Session &session, const Source &source,
-                                                  const Blocks &newest, Content &content, bool show_progress);
+                                                  const Blocks &newest, Content &content, const Sent &wait,
+                                                  bool show_progress);
 
 }  // namespace cli

@@ -24,10 +24,13 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
         TRY(session.keep_alive());
         return interrupted() ? failed("interrupted") : session.wait_for_all();
     };
-    return session.read_all(content.length, [&](std::span<const std::byte> bytes, std::uint64_t offset) {
+    Rate rate = TRY(Rate::of(options));
+    const auto take = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
         progress.update(offset);
-        return destination.write(bytes, offset, waiting);
-    });
+        TRY(destination.write(bytes, offset, waiting));
+        return rate.wait(session, bytes.size());
+    };
+    return session.read_all(content.length, take);
 }
 
 // Receives one whole content.
@@ -54,6 +57,7 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
 
 Outcome<> pull(const PullOptions &options) {
     const Where where = TRY(parse_where(options.address));
+    TRY(Rate::of(options));
     Destination destination = TRY(Destination::open(options.file));
     if (destination.is_standard_output()) {
         print_to_standard_error();
@@ -87,6 +91,7 @@ void add_pull(CLI::App &app, Command &chosen) {
                      "The content of a store to read; without it the newest (rpma list)")
         ->type_name("NUMBER")
         ->check(CLI::PositiveNumber);
+    add_rate(*command, *options);
 }
 
 }  // namespace cli

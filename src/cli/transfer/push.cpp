@@ -2,6 +2,7 @@
 // cli/transfer/push: `rpma push` replicates a file into a store. It writes the content into a new file of the
 // server, which makes it durable meanwhile. Then the server commits it.
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -38,7 +39,8 @@ std::string check_label(const std::string &text) {
 }
 
 // Has the server store the content. At the end `content` has its length and checksum.
-Outcome<> send_content(Session &session, const Source &source, Content &content, bool show_progress) {
+Outcome<> send_content(Session &session, const Source &source, Content &content, Rate &rate,
+                       bool show_progress) {
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
     std::uint64_t sent = 0;
@@ -68,11 +70,13 @@ Outcome<> send_content(Session &session, const Source &source, Content &content,
     };
     for (bool ended = false; !ended;) {
         chunk = TRY(session.next_chunk());
+        chunk = chunk.first(rate.piece(chunk.size()));
         done = 0;
         const std::size_t got = TRY(source.read(chunk, waiting));
         ended = got < chunk.size();
         TRY(store(got));
         TRY(session.keep_alive());
+        TRY(rate.wait(session, got));
         progress.update(sent);
     }
     content.length = sent;
@@ -109,6 +113,7 @@ Outcome<std::optional<Blocks>> newest_blocks(Session &session, std::uint64_t len
 // Sets the number of bytes that were sent.
 Outcome<Content> send(Session &session, Source &source, const PushOptions &options, std::uint64_t &sent) {
     Content content{session.offer().sequence, 0, 0};
+    Rate rate = TRY(Rate::of(options));
     if (source.size()) {
         TRY(check_size(source, *source.size(), options));
     }
@@ -120,9 +125,10 @@ Outcome<Content> send(Session &session, Source &source, const PushOptions &optio
         TRY(session.reserve(*source.size()));
     }
     if (newest) {
-        sent = TRY(send_changes(session, source, *newest, content, !options.json));
+        const auto wait = [&](std::uint64_t bytes) { return rate.wait(session, bytes); };
+        sent = TRY(send_changes(session, source, *newest, content, wait, !options.json));
     } else {
-        TRY(send_content(session, source, content, !options.json));
+        TRY(send_content(session, source, content, rate, !options.json));
         sent = content.length;
     }
     TRY(source.check_unchanged(content.length));
@@ -222,6 +228,7 @@ Outcome<> push(const PushOptions &options) {
     if (!options.min_size.empty()) {
         TRY(parse_size(options.min_size));
     }
+    TRY(Rate::of(options));
     Source source = TRY(options.program.empty() ? Source::open(options.file) : Source::run(options.program));
     end_waits_on_signals();
     const auto session = TRY(open_push(where, options));
@@ -248,6 +255,28 @@ Outcome<> push(const PushOptions &options) {
 
 }  // namespace
 
+Outcome<Rate> Rate::of(const TransferOptions &options) {
+    constexpr std::uint64_t least = std::uint64_t{64} << 10;  // a push has to store so much within its lease
+    const std::uint64_t rate = options.rate.empty() ? 0 : TRY(parse_size(options.rate));
+    if (!options.rate.empty() && rate < least) {
+        return failed(Exit::Usage, "--rate {}: expected at least 64K", options.rate);
+    }
+    return Rate{rate};
+}
+
+Outcome<> Rate::wait(Session &session, std::uint64_t bytes) {
+    constexpr auto look = std::chrono::milliseconds{50};
+    const auto then = pace_.take(bytes);
+    while (Pace::Clock::now() < then) {
+        if (interrupted()) {
+            return failed("interrupted");
+        }
+        std::this_thread::sleep_for(std::min<Pace::Clock::duration>(look, then - Pace::Clock::now()));
+        TRY(session.keep_alive());
+    }
+    return {};
+}
+
 Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options) {
     constexpr auto busy_interval = std::chrono::milliseconds{50};
     const Hello hello{.version = protocol_version, .mode = Mode::Push, .name = name_of(where)};
@@ -273,6 +302,7 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
     command->add_option("FILE", options->file, "The file; - is standard input; none with --run")->required();
     command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
     add_wait(*command, *options);
+    add_rate(*command, *options);
     command->add_option("--label", options->label, "A text that rpma list shows beside the content")
         ->type_name("TEXT")
         ->check(check_label);

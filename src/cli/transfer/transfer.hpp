@@ -3,12 +3,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
+#include "cli/pace.hpp"
 #include "cli/protocol/note.hpp"
 #include "cli/report.hpp"
 #include "cli/transfer/session.hpp"
@@ -19,6 +21,7 @@ struct TransferOptions {
     std::string file;
     std::string address;
     double timeout_seconds = 30;
+    std::string rate;         // bytes for each second; empty without a limit
     double wait_seconds = 2;  // the server notices a killed push within moments
     bool json = false;
 };
@@ -38,6 +41,30 @@ CLI::App *add_transfer(CLI::App &app, Command &chosen, const char *name, const c
     command->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
     return command;
 }
+
+// Adds --rate to a command that moves a content.
+inline void add_rate(CLI::App &command, TransferOptions &options) {
+    command.add_option("--rate", options.rate, "Move at most so many bytes each second, 64K or more")
+        ->type_name("SIZE");
+}
+
+// Keeps a transfer to the rate that the options say.
+class Rate {
+public:
+    [[nodiscard]] static Outcome<Rate> of(const TransferOptions &options);
+
+    // Returns how many of the bytes to move at once.
+    [[nodiscard]] std::size_t piece(std::size_t bytes) const {
+        return pace_.rate() == 0 ? bytes : std::min<std::uint64_t>(bytes, pace_.rate() / 4);
+    }
+    // Counts bytes that have moved, and waits until the next may. The server learns that the client is
+    // active.
+    [[nodiscard]] Outcome<> wait(Session &session, std::uint64_t bytes);
+
+private:
+    explicit Rate(std::uint64_t rate) : pace_{rate} {}
+    Pace pace_;
+};
 
 // Adds --wait to a command that pushes.
 inline void add_wait(CLI::App &command, TransferOptions &options) {
