@@ -11,7 +11,6 @@
 #include "base/address.hpp"
 #include "base/fd.hpp"
 #include "registry/reader.hpp"
-#include "registry/tcp_diag.hpp"
 
 namespace registry {
 
@@ -72,6 +71,12 @@ bool is_known_listener(const sockaddr_storage &address, const std::string &path)
         return !is_known;
     });
     return is_known;
+}
+
+std::optional<TcpSocket> listener_here(const sockaddr_storage &address) {
+    const sockaddr_storage wanted = destination(address);
+    const auto found = is_local(wanted) ? tcp_socket_at(wanted, {}) : base::failure(ENOENT);
+    return found && found->listens ? std::optional{*found} : std::nullopt;
 }
 
 }  // namespace registry

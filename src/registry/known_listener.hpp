@@ -4,9 +4,11 @@
 
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 
 #include "registry/record.hpp"
+#include "registry/tcp_diag.hpp"
 
 namespace registry {
 
@@ -17,5 +19,9 @@ namespace registry {
 // counts for the latter, because a TCP connection would be refused there. False also where the kernel does
 // not answer. Sends nothing, and blocks only for reading files in memory.
 [[nodiscard]] bool is_known_listener(const sockaddr_storage &address, const std::string &path = folder);
+
+// Returns the socket of this machine and network namespace that would get a connection to the address in TCP;
+// nothing where there is none, or the kernel does not answer. Sends nothing.
+[[nodiscard]] std::optional<TcpSocket> listener_here(const sockaddr_storage &address);
 
 }  // namespace registry

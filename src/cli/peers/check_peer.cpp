@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/tls.hpp"
+#include "cli/carried.hpp"
 #include "cli/commands.hpp"
 #include "cli/peers/probe.hpp"
 #include "cli/report.hpp"
@@ -110,6 +111,7 @@ void print_report(const PeerOptions &options, const Probed &probed, const Findin
     if (!probed.text.empty()) {
         summary.add_json("text", probed.text);
     }
+    summary.add("carried", carried_to(probed.address));
     summary.add_json("good", found.is_good);
     summary.add("verdict", found.text);
     summary.print(options.json);

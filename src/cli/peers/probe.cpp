@@ -230,6 +230,7 @@ Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
     sockaddr_storage peer{};
     socklen_t length = 0;
     const base::Fd fd = TRY(connect(address, base::Clock::now() + options.timeout, peer, length));
+    probed.address = peer;
     probed.is_listed = registry::is_known_listener(peer);
     std::array<std::byte, wire::mpa_max_frame_bytes> room{};
     if (!options.at_once && !probed.is_listed && wait_for(fd, POLLIN, base::Clock::now() + banner_time)) {

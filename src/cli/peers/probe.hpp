@@ -5,6 +5,8 @@
 // connection asks for TLS.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -38,9 +40,10 @@ struct Probed {
     };
 
     Peer peer = Peer::Silent;
-    bool is_listed = false;  // in this machine's registry
-    std::string text;        // printable
-    double seconds = 0;      // from the request to the answer
+    sockaddr_storage address{};  // that has answered
+    bool is_listed = false;      // in this machine's registry
+    std::string text;            // printable
+    double seconds = 0;          // from the request to the answer
     // The next members are of a peer that speaks iWARP.
     std::optional<int> mpa_revision;
     bool crc = false;

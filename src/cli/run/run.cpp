@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "cli/carried.hpp"
 #include "cli/commands.hpp"
 #include "cli/run/executable.hpp"
 
@@ -64,19 +65,6 @@ Outcome<> ask_for_figures(const std::string &where) {
     std::error_code error;
     setenv("RSOCKET_PRELOAD_STATS_FILE", fs::absolute(where, error).c_str(), 1);
     return {};
-}
-
-bool has_kernel_device() {
-    std::error_code error;
-    const fs::directory_iterator devices{"/sys/class/infiniband", error};
-    return !error && devices != fs::directory_iterator{};
-}
-
-// Connections are rsockets where that is asked for, also by TLS, and where a card of the kernel may carry
-// them.
-bool goes_by_memory(const std::string &device) {
-    const bool is_asked = std::getenv("RPMA_DEVICE") != nullptr || std::getenv("RPMA_TLS") != nullptr;
-    return device == "memory" || ((device.empty() || device == "auto") && !is_asked && !has_kernel_device());
 }
 
 Outcome<> run(const Options &options) {
