@@ -54,7 +54,7 @@ struct LogPlaces {
             place->withheld_ = 0;
             place = std::exchange(place->next_, nullptr);
         }
-        log_withholds.store(false, std::memory_order_relaxed);
+        set_shared(log_withholds, false);
     }
     static void forget_parents();
 
@@ -91,7 +91,7 @@ bool LogPlace::admits(int level, Clock::time_point now) {
             if (withheld_++ == 0) {
                 level_ = level;
                 next_ = std::exchange(places.first, this);
-                log_withholds.store(true, std::memory_order_relaxed);
+                set_shared(log_withholds, true);
             }
             level_ = std::min(level_, level);
         }
@@ -123,7 +123,7 @@ LogPlace::Withheld LogPlace::take(Clock::time_point now) {
         link = &(*link)->next_;
     }
     *link = std::exchange(next_, nullptr);
-    log_withholds.store(places.first != nullptr, std::memory_order_relaxed);
+    set_shared(log_withholds, places.first != nullptr);
     return {.place = this,
             .level = level_,
             .lines = std::exchange(withheld_, 0),

@@ -52,7 +52,7 @@ struct One {
     std::atomic<State> state = State::Begins;  // the agent's, but for Taken
     std::atomic<bool> is_forgotten = false;
     bool lost_is_settled = false;
-    base::Clock::time_point until{};  // of the state
+    base::Clock::time_point until;  // of the state
 };
 
 std::string text_of(const in6_addr &address) {
@@ -203,7 +203,7 @@ private:
 
     void advance(One &one) {
         using State = One::State;
-        switch (one.state) {
+        switch (one.state.load()) {
             case State::Begins:
                 if (one.is_forgotten || !begins(one)) {
                     one.state = State::Over;

@@ -71,8 +71,8 @@ public:
     // Returns whether the device has sent all that was pushed.
     [[nodiscard]] bool is_quiet();
 
-    std::uint32_t place() const { return place_; }
-    const std::uint64_t *name() const { return name_; }
+    [[nodiscard]] std::uint32_t place() const { return place_; }
+    [[nodiscard]] const std::uint64_t *name() const { return name_.data(); }
 
     // ---- carry::Mirror ----
     [[nodiscard]] carry::Link &link() override { return *link_; }
@@ -102,7 +102,7 @@ private:
     const std::uint32_t place_;
     const std::uint32_t side_;
     const int agents_bell_;
-    std::uint64_t name_[2];
+    std::array<std::uint64_t, 2> name_;
     carry::Link *link_;
     LocalMemory memory_;
     RemoteMemory peers_;

@@ -165,9 +165,9 @@ Info made(std::uint32_t version, const fi_info *hints) {
     info->domain_attr->caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
     info->domain_attr->threading =
         domain != nullptr && domain->threading != FI_THREAD_UNSPEC ? domain->threading : FI_THREAD_SAFE;
-    info->domain_attr->control_progress =
-        domain != nullptr && domain->control_progress == FI_PROGRESS_AUTO ? FI_PROGRESS_AUTO
-                                                                          : FI_PROGRESS_MANUAL;
+    info->domain_attr->control_progress = domain != nullptr && domain->control_progress == FI_PROGRESS_AUTO
+                                              ? FI_PROGRESS_AUTO
+                                              : FI_PROGRESS_MANUAL;
     info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     info->domain_attr->resource_mgmt = FI_RM_ENABLED;
     info->domain_attr->tx_ctx_cnt = 1;

@@ -47,8 +47,8 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    auto rings = request_.same_host ? meet(tcp::local_address(link_->descriptor()), peer(), secrets_of(*link_),
-                                           *(*connected)->group())
+    auto rings = request_.same_host ? meet(tcp::local_address(link_->descriptor()), peer(),
+                                           secrets_of(*link_), *(*connected)->group())
                                     : std::nullopt;
     const wire::MpaFrame reply{
         .role = wire::MpaRole::Reply,

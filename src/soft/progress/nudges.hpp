@@ -12,6 +12,7 @@
 
 #include "base/event.hpp"
 #include "base/fd.hpp"
+#include "base/shared_value.hpp"
 #include "soft/progress/source.hpp"
 
 namespace soft {
@@ -41,11 +42,12 @@ public:
         if (source.is_nudged_.exchange(true, std::memory_order_acq_rel)) {
             return false;
         }
-        source.next_nudged_ = first_.load(std::memory_order_relaxed);
-        // Release makes the successor visible to the thread that takes the source.
-        while (!first_.compare_exchange_weak(source.next_nudged_, &source, std::memory_order_release,
-                                             std::memory_order_relaxed)) {
-        }
+        Source *next = first_.load(std::memory_order_relaxed);
+        do {
+            base::set_shared(source.next_nudged_, next);
+            // Release makes the successor visible to the thread that takes the source.
+        } while (!first_.compare_exchange_weak(next, &source, std::memory_order_release,
+                                               std::memory_order_relaxed));
         return true;
     }
     [[nodiscard]] bool any() const { return first_.load(std::memory_order_relaxed) != nullptr; }
@@ -100,7 +102,7 @@ private:
     void take_each(const auto &use) {
         Source *source = first_.exchange(nullptr, std::memory_order_acquire);
         while (source != nullptr) {
-            Source *const next = source->next_nudged_;
+            Source *const next = source->next_nudged_.load(std::memory_order_relaxed);
             // It reads what add() has stored that found the source here, so the turn comes after that call.
             source->is_nudged_.exchange(false, std::memory_order_acq_rel);
             use(*source);

@@ -66,7 +66,7 @@ private:
     bool group_keeps_left_ = false;
     // Nudges uses these.
     std::atomic<bool> is_nudged_{false};
-    Source *next_nudged_ = nullptr;
+    std::atomic<Source *> next_nudged_{nullptr};
     // Lively uses these.
     std::size_t lively_place_ = nowhere;
     unsigned vain_looks_ = 0;
