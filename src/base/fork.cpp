@@ -2,6 +2,7 @@
 #include "base/fork.hpp"
 
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <optional>
@@ -11,10 +12,15 @@
 namespace base {
 
 constinit std::atomic<unsigned> forks{0};
+constinit std::atomic<unsigned> memory_sharers{1};
 
 namespace {
 
 std::atomic<pid_t> process{getpid()};
+
+// Is true in the process that has written it, and false in each copy of that: the kernel empties the page.
+using OwnPage = std::atomic<bool>;
+constinit std::atomic<OwnPage *> own_page{nullptr};
 
 }  // namespace
 
@@ -79,6 +85,9 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
     forks.fetch_add(1, std::memory_order_relaxed);
     process.store(getpid(), std::memory_order_relaxed);
+    if (OwnPage *const page = own_page.load(std::memory_order_relaxed); page != nullptr) {
+        page->store(true, std::memory_order_relaxed);
+    }
     hooks.after(&ForkCalls::after_in_child);
 }
 
@@ -87,7 +96,23 @@ ForkHook::ForkHook(ForkLevel level, const ForkCalls &calls) : level_{level}, cal
     hooks.add(*this);
 }
 
+void count_memory_sharers() {
+    constexpr std::size_t bytes = 4096;
+    void *const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED || madvise(page, bytes, MADV_WIPEONFORK) != 0) {
+        return;  // the kernel is asked each time
+    }
+    static_cast<OwnPage *>(page)->store(true, std::memory_order_relaxed);
+    own_page.store(static_cast<OwnPage *>(page), std::memory_order_relaxed);
+    memory_sharers.fetch_sub(1, std::memory_order_relaxed);
+}
+
 bool is_in_parents_memory() {
+    if (const OwnPage *const page = own_page.load(std::memory_order_relaxed);
+        page != nullptr && page->load(std::memory_order_relaxed) &&
+        memory_sharers.load(std::memory_order_relaxed) == 0) {
+        return false;
+    }
     return process.load(std::memory_order_relaxed) != getpid();
 }
 

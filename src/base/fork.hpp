@@ -20,8 +20,14 @@ extern std::atomic<unsigned> forks;
 }
 
 // Returns whether this process is a child of vfork(2), or another one for which the handlers of fork(2) did
-// not run. Its memory may then be its parent's own; its descriptors are not. Makes a system call.
+// not run. Its memory may then be its parent's own; its descriptors are not. Makes a system call, unless the
+// library counts the processes that share its memory, and there is none.
 [[nodiscard]] bool is_in_parents_memory();
+
+// The library stands in front of vfork(2) and clone(2), and counts in memory_sharers the children that have
+// this memory. Before the call it is 1: nobody counts.
+void count_memory_sharers();
+extern std::atomic<unsigned> memory_sharers asm("rpma_memory_sharers");  // for a function in assembly
 
 // What fork(2) does around the making of a process.
 void before_fork();

@@ -53,17 +53,31 @@ template <typename Call>
     return call();
 }
 
-// Makes a call of the program's, as libc does. errno is afterwards what it was before, unless the call has
-// failed: programs look at it after calls that succeeded (lftp), and report it after a close(2). A thread
-// that may be cancelled asynchronously is not cancelled in the middle of the call, but where other threads
-// are, or behind it. Then it is unwound from here: so no object lives here that needs to be destroyed, and no
-// caller in this library is noexcept.
+// How many times a thread of this process has asked for cancellation at any moment
+// (pthread_setcanceltype(3)). It begins with 1: only a library that stands in front of that call counts.
+inline constinit std::atomic<unsigned> asked_for_asynchronous_cancellation{1};
+
+// Such a thread is not cancelled in the middle of the call, but where other threads are, or behind it. Then
+// it is unwound from here: so no object lives here that needs to be destroyed, and no caller in this library
+// is noexcept.
 template <typename Call>
-auto called_by_program(Call call) {
+[[gnu::noinline]] auto called_without_asynchronous_cancellation(Call call) {
     int type = PTHREAD_CANCEL_DEFERRED;
     (void)pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
-    const int error = errno;
     const auto result = apart(call);
+    if (type != PTHREAD_CANCEL_DEFERRED) {
+        (void)pthread_setcanceltype(type, nullptr);
+    }
+    return result;
+}
+
+// Makes a call of the program's, as libc does. errno is afterwards what it was before, unless the call has
+// failed: programs look at it after calls that succeeded (lftp), and report it after a close(2).
+template <typename Call>
+auto called_by_program(Call call) {
+    const int error = errno;
+    const bool may_end_here = asked_for_asynchronous_cancellation.load(std::memory_order_relaxed) != 0;
+    const auto result = may_end_here ? called_without_asynchronous_cancellation(call) : call();
     const bool has_failed = [&] {
         if constexpr (std::is_pointer_v<decltype(result)>) {
             return result == nullptr;
@@ -73,9 +87,6 @@ auto called_by_program(Call call) {
     }();
     if (!has_failed) {
         errno = error;
-    }
-    if (type != PTHREAD_CANCEL_DEFERRED) {
-        (void)pthread_setcanceltype(type, nullptr);
     }
     return result;
 }

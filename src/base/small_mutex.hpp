@@ -19,13 +19,17 @@ public:
     SmallMutex(const SmallMutex &) = delete;
     SmallMutex &operator=(const SmallMutex &) = delete;
 
-    [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) { return take(); }
-    void lock() ACQUIRE() {
-        if (!take()) [[unlikely]] {
+    [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) { return take_free(); }
+    void lock() ACQUIRE() { take(); }
+    void unlock() RELEASE() { leave(); }
+    // These are lock() and unlock() for a mutex that one function takes and another releases: the handlers of
+    // a fork. The analysis does not follow them.
+    void take() {
+        if (!take_free()) [[unlikely]] {
             wait();
         }
     }
-    void unlock() RELEASE() {
+    void leave() {
         if (state_.exchange(free, std::memory_order_release) == awaited) [[unlikely]] {
             state_.notify_one();
         }
@@ -40,7 +44,7 @@ private:
     static constexpr int taken = 1;
     static constexpr int awaited = 2;  // taken, and there may be a thread that sleeps
 
-    bool take() {
+    bool take_free() {
         int expected = free;
         return state_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                               std::memory_order_relaxed);

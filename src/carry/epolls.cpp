@@ -8,6 +8,9 @@
 // request). Where the kernel's set has all events that are needed of it, a change of a member with a link
 // stays here; it reaches the kernel before a thread sleeps. A member whose ring has room for what the program
 // sends is ready for EPOLLOUT by that, and the kernel's set does not need this event.
+//
+// Most sockets are in one set, under one number, and end without a link. Such a socket has a Single in a
+// table, and no Member: that is made when the socket is about to get a link, or is duplicated.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -30,7 +33,7 @@
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
-#include "base/mutex.hpp"
+#include "base/small_mutex.hpp"
 #include "carry/high_number.hpp"
 #include "carry/looking.hpp"
 #include "carry/section.hpp"
@@ -112,7 +115,7 @@ struct Ready {
 };
 
 struct Set {
-    explicit Set(int number) : epoll{number} {}
+    explicit Set(int number) : epoll{number}, id{++last_id} {}
     ~Set() {
         if (waker >= 0) {
             (void)LIBC(close)(waker);
@@ -121,6 +124,8 @@ struct Set {
     Set(const Set &) = delete;
     Set &operator=(const Set &) = delete;
     int epoll;
+    const std::uint64_t id;  // no other set has had it
+    static inline std::uint64_t last_id = 0;
     std::atomic<std::size_t> linked{0};
     std::map<std::pair<int, const Socket *>, std::unique_ptr<Member>> members;
     std::unordered_set<const void *> names;  // of those that the kernel has by their address
@@ -136,7 +141,7 @@ struct Set {
 };
 
 // One lock for all: it is held for as long as a look takes.
-constinit base::LastingMutex mutex;
+constinit base::SmallMutex mutex;
 
 using Sets = std::unordered_map<int, std::shared_ptr<Set>>;
 Sets &sets() REQUIRES(mutex) {
@@ -149,14 +154,48 @@ Members &members() REQUIRES(mutex) {
     static auto &all = *new Members;
     return all;
 }
-// How many numbers of sets there are.
-constinit std::atomic<std::size_t> all_sets{0};
+// The only place of a socket in a set that a Socket without a Member has. It is another socket's, and none,
+// when that has ended.
+struct Single {
+    std::uint64_t set = 0;     // its id; 0: none
+    std::uint32_t socket = 0;  // its number
+    int fd = 0;
+    epoll_event wanted{};
+};
+constinit std::array<Single, Sockets::most_sockets> singles GUARDED_BY(mutex){};
+// By the place of the socket: the number of one that has, or had, a Member.
+constinit std::array<std::atomic<std::uint32_t>, Sockets::most_sockets> with_members{};
+
+Single &single_of(const Socket &socket) REQUIRES(mutex) {
+    Single &single = singles[sockets.place_of(socket)];
+    if (single.socket != socket.number()) {
+        single = {};
+    }
+    return single;
+}
+bool has_members(const Socket &socket) {
+    return with_members[sockets.place_of(socket)].load(std::memory_order_relaxed) == socket.number();
+}
+
+// Whether each number of a descriptor is a set's.
+constinit std::array<bool, Sockets::most_numbers> are_sets{};
+void mark_set(int number, bool is_one) {
+    if (static_cast<std::size_t>(number) < are_sets.size()) {
+        std::atomic_ref{are_sets[static_cast<std::size_t>(number)]}.store(is_one);
+    }
+}
 // How many sets have a socket with a link.
 constinit std::atomic<std::size_t> linked_sets{0};
 
 std::shared_ptr<Set> set_of(int epoll) REQUIRES(mutex) {
     const auto found = sets().find(epoll);
     return found != sets().end() ? found->second : nullptr;
+}
+
+// Returns nullptr where the set is closed.
+Set *set_with(std::uint64_t id) REQUIRES(mutex) {
+    const auto found = std::ranges::find_if(sets(), [id](const auto &one) { return one.second->id == id; });
+    return found != sets().end() ? found->second.get() : nullptr;
 }
 
 Member *member_of(Set &set, int fd, const Socket &socket) REQUIRES(mutex) {
@@ -316,9 +355,26 @@ void tell_kernel(Set &set) REQUIRES(mutex) {
     }
 }
 
+Member &add_member(Set &set, int fd, Socket &socket, const epoll_event &wanted) REQUIRES(mutex) {
+    auto made = std::make_unique<Member>(
+        Member{.set = set, .fd = fd, .socket = &socket, .wanted = wanted, .number = fd});
+    Member &member = *set.members.insert_or_assign({fd, &socket}, std::move(made)).first->second;
+    members().emplace(&socket, &member);
+    with_members[sockets.place_of(socket)].store(socket.number(), std::memory_order_relaxed);
+    return member;
+}
+
+// The Single of the socket, if it has one, becomes a Member.
+void make_member(Socket &socket) REQUIRES(mutex) {
+    const Single single = std::exchange(single_of(socket), {});
+    if (Set *const set = single.set != 0 ? set_with(single.set) : nullptr; set != nullptr) {
+        (void)add_member(*set, single.fd, socket, single.wanted);
+    }
+}
+
 std::shared_ptr<Set> make_set(int epoll) REQUIRES(mutex) {
-    const auto made = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
-    all_sets = sets().size();
+    auto made = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
+    mark_set(epoll, true);
     return made;
 }
 
@@ -349,6 +405,12 @@ void becomes_member(int epoll) {
     }
     set->is_member = true;
     tell_kernel(*set);
+    sockets.for_all([&](int, Socket &socket) {
+        mutex.assert_held();
+        if (single_of(socket).set == set->id) {
+            make_member(socket);
+        }
+    });
     for (const auto &[key, member] : set->members) {
         if (member->number >= 0) {
             keep_in_tcp(*member);
@@ -404,10 +466,10 @@ void erase_sets(Which is_gone) REQUIRES(mutex) {
         const bool is_its = is_gone(one.first);
         if (is_its) {
             gone.push_back(one.second);
+            mark_set(one.first, false);
         }
         return is_its;
     });
-    all_sets = sets().size();
     for (const auto &set : gone) {
         const auto other = std::ranges::find_if(sets(), [&](const auto &one) { return one.second == set; });
         if (other != sets().end()) {
@@ -674,13 +736,34 @@ std::optional<int> change_here(Member &member, int operation, const epoll_event 
     return 0;
 }
 
-constinit std::atomic<bool> has_link{false};
+// Makes a change of a socket that has one place in a set, or none, and no Member. Returns nothing where a
+// Member has to be made for it.
+std::optional<int> change_single(int epoll, int operation, int fd, const Socket &socket, epoll_event *event) {
+    const HeldShortly held{mutex};
+    const auto found = sets().find(epoll);
+    if (found == sets().end() || has_members(socket) || socket.is_linked() || found->second->is_member ||
+        (event == nullptr && operation != EPOLL_CTL_DEL)) {
+        return std::nullopt;
+    }
+    const std::uint64_t set = found->second->id;
+    Single &single = single_of(socket);
+    const bool adds = operation == EPOLL_CTL_ADD;
+    if (adds ? single.set != 0 || (event->events & EPOLLEXCLUSIVE) != 0
+             : single.set != set || single.fd != fd) {
+        return std::nullopt;
+    }
+    const int result = LIBC(epoll_ctl)(epoll, operation, fd, event);
+    if (result == 0) {
+        single = operation == EPOLL_CTL_DEL
+                     ? Single{}
+                     : Single{.set = set, .socket = socket.number(), .fd = fd, .wanted = *event};
+    }
+    return result;
+}
 
 }  // namespace
 
-bool any_link() {
-    return has_link.load(std::memory_order_relaxed);
-}
+constinit std::atomic<bool> has_link{false};
 
 int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     Socket *const socket = sockets.at(fd);
@@ -691,7 +774,11 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
         }
         return result;
     }
+    if (const auto result = change_single(epoll, operation, fd, *socket, event)) {
+        return *result;
+    }
     const Held held{mutex};
+    make_member(*socket);
     std::shared_ptr<Set> set = set_of(epoll);
     Member *member = set != nullptr ? member_of(*set, fd, *socket) : nullptr;
     if (member != nullptr && member->is_linked) {
@@ -737,26 +824,26 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
         if (member != nullptr) {
             forget(*member);  // of a socket that the program closed unseen
         }
-        auto &added = set->members[{fd, socket}];
-        added = std::make_unique<Member>(
-            Member{.set = *set, .fd = fd, .socket = socket, .wanted = *event, .number = fd});
-        members().emplace(socket, added.get());
+        Member &added = add_member(*set, fd, *socket, *event);
         if (socket->is_linked()) {
-            name_by_address(*added);
+            name_by_address(added);
         }
         if (set->is_member) {
-            keep_in_tcp(*added);
+            keep_in_tcp(added);
         }
     }
     return result;
 }
 
 bool epolls::is_set(int fd) {
-    if (all_sets.load(std::memory_order_relaxed) == 0) {
-        return false;
-    }
-    const Held held{mutex};
-    return sets().contains(fd);
+    const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
+    return number < are_sets.size() && std::atomic_ref{are_sets[number]}.load(std::memory_order_relaxed);
+}
+
+// As in the kernel, the set keeps a file of which there is another number, here or in another process.
+bool epolls::concerns(int fd, const Socket *socket, bool has_more_numbers) {
+    return is_set(fd) ||
+           (socket != nullptr && (has_members(*socket) || has_more_numbers || !socket->is_of_one_process()));
 }
 
 bool epolls::has_linked(int epoll) {
@@ -863,23 +950,32 @@ void epolls::duplicated(int epoll, int number) {
     const Held held{mutex};
     if (const auto set = set_of(epoll); set != nullptr && number >= 0) {
         sets()[number] = set;
-        all_sets = sets().size();
+        mark_set(number, true);
     }
 }
 
 void epolls::closed(int fd, bool has_more_numbers) {
     const Held held{mutex};
-    erase_sets([fd](int number) { return number == fd; });
+    if (is_set(fd)) {
+        erase_sets([fd](int number) { return number == fd; });
+    }
     Socket *const socket = sockets.at(fd);
     if (socket == nullptr) {
+        return;
+    }
+    const bool stays = has_more_numbers || !socket->is_of_one_process();
+    if (stays) {
+        make_member(*socket);
+    } else {
+        single_of(*socket) = {};
+    }
+    if (!members().contains(socket)) {
         return;
     }
     tell_kernel_of(*socket);
     std::vector<Member *> all;
     const auto [first, last] = members().equal_range(socket);
     std::for_each(first, last, [&](const auto &one) { all.push_back(one.second); });
-    // As in the kernel, the set keeps a file of which there is another number, here or in another process.
-    const bool stays = has_more_numbers || !socket->is_of_one_process();
     const int other = sockets.another_number(fd);
     for (Member *const member : all) {
         if (!stays) {
@@ -907,6 +1003,7 @@ bool epolls::may_rename(Socket &socket, int fd) {
         return LIBC(poll)(&one, 1, 0) != 0;
     };
     const Held held{mutex};
+    make_member(socket);
     const auto [first, last] = members().equal_range(&socket);
     return std::all_of(first, last, [&](const auto &one) {
         const Member &member = *one.second;
@@ -928,6 +1025,7 @@ void epolls::shuts_down(Socket &socket) {
 void epolls::linked(Socket &socket) {
     has_link = true;
     const Held held{mutex};
+    make_member(socket);
     const auto [first, last] = members().equal_range(&socket);
     for (auto one = first; one != last; ++one) {
         name_by_address(*one->second);

@@ -64,16 +64,16 @@ private:
     unsigned interruptions_ = handlers::of_thread.interruptions;
 };
 
-// While one lives, this thread runs no handler but those of faults, and is not cancelled.
-class HeldHandlers {
+// While one lives, this thread runs no handler but those of faults. It may be cancelled in the calls that are
+// cancellation points.
+class HeldSignals {
 public:
-    HeldHandlers() {
+    HeldSignals() {
         ++handlers::of_thread.held;
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels_);
     }
-    // Not noexcept: a thread that is cancelled at any moment (pthread_setcanceltype(3)) ends here.
-    ~HeldHandlers() noexcept(false) {
+    // Not noexcept: the handler may end the thread.
+    ~HeldSignals() noexcept(false) {
         handlers::Thread &thread = handlers::of_thread;
         std::atomic_signal_fence(std::memory_order_seq_cst);
         const bool is_last = --thread.held == 0;
@@ -81,13 +81,26 @@ public:
         if (is_last && thread.has_kept) {
             handlers::deliver_kept(thread);
         }
-        pthread_setcancelstate(cancels_, nullptr);
     }
-    HeldHandlers(const HeldHandlers &) = delete;
-    HeldHandlers &operator=(const HeldHandlers &) = delete;
+    HeldSignals(const HeldSignals &) = delete;
+    HeldSignals &operator=(const HeldSignals &) = delete;
+};
 
-private:
-    int cancels_ = PTHREAD_CANCEL_ENABLE;  // close(2) and its like would end the thread with a lock
+// The same, and this thread is not cancelled: close(2) and its like would end it with a lock.
+class HeldHandlers {
+    class Cancelling {
+    public:
+        Cancelling() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+        // Not noexcept: a thread that is cancelled at any moment (pthread_setcanceltype(3)) ends here.
+        ~Cancelling() noexcept(false) { pthread_setcancelstate(before_, nullptr); }
+        Cancelling(const Cancelling &) = delete;
+        Cancelling &operator=(const Cancelling &) = delete;
+
+    private:
+        int before_ = PTHREAD_CANCEL_ENABLE;
+    };
+    const Cancelling disabled_;
+    const HeldSignals held_;
 };
 
 }  // namespace carry

@@ -110,7 +110,8 @@ void tell(const Socket &socket, const char *reason) {
 
 void remove(const Socket &socket) {
     const std::uint32_t place = sockets.place_of(socket);
-    if (lives[place].exchange(nullptr) != nullptr) {
+    if (lives[place].load(std::memory_order_relaxed) != nullptr &&
+        lives[place].exchange(nullptr) != nullptr) {
         const Held held{mutex};
         all().erase(place);
     }

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/mutex.hpp"
+#include "base/small_mutex.hpp"
 #include "carry/handlers.hpp"
 
 namespace carry {
@@ -15,19 +16,22 @@ namespace carry {
 // it guards becomes visible by one store.
 class SharedLock {
 public:
-    void begin() {
-        pthread_mutexattr_t attributes;
-        pthread_mutexattr_init(&attributes);
-        pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-        pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-        pthread_mutex_init(&mutex_, &attributes);
-        pthread_mutexattr_destroy(&attributes);
-    }
+    void begin() { pthread_mutex_init(&mutex_, &attributes()); }
     void lock() { (void)is_taken(pthread_mutex_lock(&mutex_)); }
     [[nodiscard]] bool try_lock() { return is_taken(pthread_mutex_trylock(&mutex_)); }
     void unlock() { pthread_mutex_unlock(&mutex_); }
 
 private:
+    [[nodiscard]] static const pthread_mutexattr_t &attributes() {
+        static const pthread_mutexattr_t robust = [] {
+            pthread_mutexattr_t made;
+            pthread_mutexattr_init(&made);
+            pthread_mutexattr_setpshared(&made, PTHREAD_PROCESS_SHARED);
+            pthread_mutexattr_setrobust(&made, PTHREAD_MUTEX_ROBUST);
+            return made;
+        }();
+        return robust;
+    }
     bool is_taken(int result) {
         if (result == EOWNERDEAD) {
             pthread_mutex_consistent(&mutex_);
@@ -38,17 +42,22 @@ private:
 };
 
 // Holds a mutex of this process, and keeps handlers from running, which may use what it guards.
+template <typename Mutex, typename Handlers = HeldHandlers>
 class SCOPED_CAPABILITY Held {
 public:
-    explicit Held(base::LastingMutex &mutex) ACQUIRE(mutex) : mutex_{mutex} { mutex_.lock(); }
+    explicit Held(Mutex &mutex) ACQUIRE(mutex) : mutex_{mutex} { mutex_.lock(); }
     ~Held() noexcept(false) RELEASE() { mutex_.unlock(); }
     Held(const Held &) = delete;
     Held &operator=(const Held &) = delete;
 
 private:
-    const HeldHandlers held_;
-    base::LastingMutex &mutex_;
+    const Handlers held_;
+    Mutex &mutex_;
 };
+template <typename Mutex>
+Held(Mutex &) -> Held<Mutex>;
+// The same around calls that are no cancellation points.
+using HeldShortly = Held<base::SmallMutex, HeldSignals>;
 
 // Holds a lock, and keeps handlers from running. A section does not sleep.
 class Section {

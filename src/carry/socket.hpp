@@ -25,13 +25,28 @@ namespace carry {
 
 using Parts = std::span<const iovec>;
 
+// What one Socket after another has in the same place. To make locks for each would take as long as all else
+// that a short connection needs of this library.
+struct Locks {
+    SharedLock out;
+    SharedLock in;
+    SharedLock meeting;
+    std::uint32_t sockets;  // that have been there
+
+    void begin() {
+        out.begin();
+        in.begin();
+        meeting.begin();
+    }
+};
+
 class Socket {
 public:
     // How the connection was made. The kernel counts the SYN of connect(2) as a byte that was acknowledged.
     enum class Role : std::uint32_t { Connects, Accepted };
 
-    // The socket is new; one process has it.
-    void begin(Role role, bool blocks, bool is_smc);
+    // The socket is new; one process has it. The locks stay where they are.
+    void begin(Locks &locks, Role role, bool blocks, bool is_smc);
 
     // ---- moving bytes ----
     // Work as sendmsg(2) and recvmsg(2) without a name and control data. by_kernel() makes the program's own
@@ -114,6 +129,8 @@ public:
     [[nodiscard]] std::uint64_t arrived_by_tcp(int fd);
 
     // ---- the rest ----
+    // Returns a number that no other Socket in the same place has had.
+    [[nodiscard]] std::uint32_t number() const { return locks_->sockets; }
     [[nodiscard]] bool is_smc() const { return is_smc_; }
     [[nodiscard]] bool blocks() const { return blocks_.load(std::memory_order_relaxed); }
     void set_blocks(bool blocks) { blocks_.store(blocks, std::memory_order_relaxed); }
@@ -196,7 +213,6 @@ private:
         int error = 0;
     };
     struct Out {
-        SharedLock lock;
         Count count;  // of the program's bytes
         Count put;    // those of them that went through the ring
         std::uint64_t origin;
@@ -211,7 +227,6 @@ private:
         bool rings_once;                       // a receiver may have gone to sleep before there was a link
     };
     struct In {
-        SharedLock lock;
         Count count;
         Count taken;
         Count dropped;  // doorbells
@@ -300,6 +315,7 @@ private:
     [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
 
+    Locks *locks_;
     Out out_;
     In in_;
     std::atomic<Link *> link_;  // also when it is left, until the next one
@@ -319,8 +335,7 @@ private:
     // The meeting (carry/meeting).
     std::atomic<std::uint64_t> uses_;
     std::atomic<std::uint64_t> look_at_;  // the use after which the other end is looked for again
-    SharedLock meeting_;
-    std::uint32_t meeting_state_;
+    std::atomic<std::uint32_t> meeting_state_;
     std::uint32_t looks_;
     std::uint32_t mismatches_;
     std::uint32_t left_;  // links that did not pay

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/fork.hpp"
-#include "base/mutex.hpp"
+#include "base/small_mutex.hpp"
 #include "carry/mirror.hpp"
 #include "carry/records.hpp"
 #include "carry/section.hpp"
@@ -21,23 +21,27 @@ constinit Sockets sockets;
 struct Sockets::Arena {
     std::atomic<std::uint64_t> free;  // count << 32 | place
     std::atomic<std::uint32_t> used;
-    Socket all[most_sockets];
+    Place all[most_sockets];
 
     [[nodiscard]] std::uint32_t take() {
         std::uint64_t head = free.load();
         while (static_cast<std::uint32_t>(head) != 0) {
-            const std::uint32_t next = all[static_cast<std::uint32_t>(head)].next_free;
+            const std::uint32_t next = all[static_cast<std::uint32_t>(head)].socket.next_free;
             if (free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | next)) {
                 return static_cast<std::uint32_t>(head);
             }
         }
         const std::uint32_t place = used.fetch_add(1) + 1;
-        return place < most_sockets ? place : 0;
+        if (place >= most_sockets) {
+            return 0;
+        }
+        all[place].locks.begin();
+        return place;
     }
     void give(std::uint32_t place) {
         std::uint64_t head = free.load();
         do {
-            all[place].next_free = static_cast<std::uint32_t>(head);
+            all[place].socket.next_free = static_cast<std::uint32_t>(head);
         } while (!free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | place));
     }
 };
@@ -45,7 +49,7 @@ struct Sockets::Arena {
 namespace {
 
 // Held while the table changes, and during a fork: a child has the Sockets that are in the table then.
-constinit base::LastingMutex changing;
+constinit base::SmallMutex changing;
 
 Totals ended GUARDED_BY(changing);
 
@@ -70,16 +74,8 @@ Sockets::Arena *Sockets::arena() {
     return made;
 }
 
-Socket &Sockets::socket(std::uint32_t place) const {
-    return arena_.load(std::memory_order_relaxed)->all[place];
-}
-
-std::uint32_t Sockets::place_of(const Socket &socket) const {
-    return static_cast<std::uint32_t>(&socket - arena_.load(std::memory_order_relaxed)->all);
-}
-
 void Sockets::set(int fd, std::uint32_t place) {
-    ++numbers_[place];
+    ++std::atomic_ref{numbers_[place]};
     std::atomic_ref{places_[fd]}.store(place);
     std::size_t end = end_.load();
     while (end <= static_cast<std::size_t>(fd) &&
@@ -96,10 +92,13 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
     if (place == 0) {
         return;
     }
-    const Held whole{changing};
-    arena_ = memory;
-    memory->all[place].begin(role, blocks, is_smc);
-    numbers_[place] = 0;
+    const HeldShortly whole{changing};
+    if (arena_.load(std::memory_order_relaxed) == nullptr) {
+        all_ = memory->all;
+        arena_ = memory;
+    }
+    memory->all[place].socket.begin(memory->all[place].locks, role, blocks, is_smc);
+    std::atomic_ref{numbers_[place]}.store(0, std::memory_order_relaxed);
     set(fd, place);
 }
 
@@ -112,7 +111,8 @@ void Sockets::release() {
 }
 
 int Sockets::number_of(std::uint32_t place) const {
-    for (std::size_t number = 0; numbers_[place] != 0 && number < end_.load(); ++number) {
+    const bool has_any = std::atomic_ref{numbers_[place]}.load() != 0;
+    for (std::size_t number = 0; has_any && number < end_.load(); ++number) {
         if (std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) == place) {
             return static_cast<int>(number);
         }
@@ -131,8 +131,7 @@ void Sockets::duplicated(int fd, int number) {
 
 bool Sockets::has_more_numbers(int fd) const {
     const Socket *const socket = at(fd);
-    const Held whole{changing};
-    return socket != nullptr && numbers_[place_of(*socket)] > 1;
+    return socket != nullptr && (std::atomic_ref{numbers_[place_of(*socket)]}.load() & ~seen) > 1;
 }
 
 int Sockets::another_number(int fd) const {
@@ -146,14 +145,23 @@ int Sockets::another_number(int fd) const {
 }
 
 // Takes a number away. Returns whether it was the process's last of the Socket.
-bool Sockets::take(int fd, Socket &socket) {
-    if (base::is_in_parents_memory()) {
-        return false;
+bool Sockets::take(int fd, Socket &socket, bool is_open) {
+    const auto take_number = [&] {
+        changing.assert_held();
+        std::atomic_ref{places_[fd]}.store(0);
+        const bool is_last = --std::atomic_ref{numbers_[place_of(socket)]} == 0;
+        if (is_last) {
+            ended.add(socket);
+        }
+        return is_last;
+    };
+    if (!socket.is_linked()) {
+        const HeldShortly whole{changing};
+        return take_number();
     }
     const Held whole{changing};
-    std::atomic_ref{places_[fd]}.store(0);
-    const bool is_last = --numbers_[place_of(socket)] == 0;
-    if (is_last && socket.is_of_one_process()) {
+    const bool is_last = take_number();
+    if (is_last && is_open && socket.is_of_one_process()) {
         socket.before_end(fd);
     }
     return is_last;
@@ -191,10 +199,6 @@ void Sockets::count_from_here() {
 }
 
 void Sockets::end(Socket &socket) {
-    {
-        const Held whole{changing};
-        ended.add(socket);
-    }
     records::remove(socket);
     if (socket.one_process_less() && socket.end()) {
         arena_.load()->give(place_of(socket));
@@ -210,12 +214,12 @@ void Sockets::for_each(Use use) {
     }
     const Held whole{changing};
     for_all([&](int fd, Socket &socket) {
-        if (std::uint32_t &numbers = numbers_[place_of(socket)]; (numbers & seen) == 0) {
+        if (const std::atomic_ref numbers{numbers_[place_of(socket)]}; (numbers & seen) == 0) {
             numbers |= seen;
             use(fd, socket);
         }
     });
-    for_all([&](int, Socket &socket) { numbers_[place_of(socket)] &= ~seen; });
+    for_all([&](int, Socket &socket) { std::atomic_ref{numbers_[place_of(socket)]} &= ~seen; });
 }
 
 void Sockets::end_with_process() {
@@ -250,13 +254,7 @@ void Sockets::forget(int fd) {
     if (socket == nullptr || base::is_in_parents_memory()) {
         return;
     }
-    bool is_last = false;
-    {
-        const Held whole{changing};
-        std::atomic_ref{places_[fd]}.store(0);
-        is_last = --numbers_[place_of(*socket)] == 0;
-    }
-    if (is_last) {
+    if (take(fd, *socket, false)) {
         end(*socket);
     }
 }
@@ -264,8 +262,8 @@ void Sockets::forget(int fd) {
 void Sockets::fork() {
     if (Arena *const memory = arena_; memory != nullptr) {
         for (std::uint32_t place = 1; place < memory->used.load() + 1 && place < most_sockets; ++place) {
-            if (numbers_[place] != 0) {
-                memory->all[place].one_more_process();
+            if (std::atomic_ref{numbers_[place]} != 0) {
+                memory->all[place].socket.one_more_process();
             }
         }
     }

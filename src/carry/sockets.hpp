@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fork.hpp"
 #include "carry/socket.hpp"
 
 namespace carry {
@@ -44,7 +45,11 @@ public:
         return place != 0 ? &socket(place) : nullptr;
     }
     // Returns the number of a Socket, below most_sockets.
-    [[nodiscard]] std::uint32_t place_of(const Socket &socket) const;
+    [[nodiscard]] std::uint32_t place_of(const Socket &socket) const {
+        const auto *const first = reinterpret_cast<const std::byte *>(all_.load(std::memory_order_relaxed));
+        return static_cast<std::uint32_t>(
+            static_cast<std::size_t>(reinterpret_cast<const std::byte *>(&socket) - first) / sizeof(Place));
+    }
     // The kernel has made this socket. There may be no memory for its Socket; then it stays in TCP.
     void made(int fd, Socket::Role role, bool blocks, bool is_smc = false);
     [[nodiscard]] bool has_more_numbers(int fd) const;
@@ -58,10 +63,10 @@ public:
     template <typename Close>
     int close(int fd, Close by_kernel) {
         Socket *const socket = at(fd);
-        if (socket == nullptr) {
+        if (socket == nullptr || base::is_in_parents_memory()) {
             return by_kernel();
         }
-        const bool is_last = take(fd, *socket);
+        const bool is_last = take(fd, *socket, true);
         const int result = by_kernel();
         if (is_last) {
             end(*socket);
@@ -99,22 +104,29 @@ public:
     }
 
 private:
+    struct Place {
+        Socket socket;
+        Locks locks;
+    };
     struct Arena;
-    [[nodiscard]] Socket &socket(std::uint32_t place) const;
+    [[nodiscard]] Socket &socket(std::uint32_t place) const {
+        return all_.load(std::memory_order_relaxed)[place].socket;
+    }
     [[nodiscard]] static Arena *arena();
     void set(int fd, std::uint32_t place);
     void hold();
     void release();
-    [[nodiscard]] bool take(int fd, Socket &socket);
+    [[nodiscard]] bool take(int fd, Socket &socket, bool is_open);
     template <typename Use>
     void for_each(Use use);
     static constexpr std::uint32_t seen = 1U << 31;  // of numbers_, during for_each()
     void end(Socket &socket);
 
-    mutable std::uint32_t places_[most_numbers]{};  // 0: none
-    std::uint32_t numbers_[most_sockets]{};         // how many numbers of this process each has
+    mutable std::uint32_t places_[most_numbers]{};   // 0: none
+    mutable std::uint32_t numbers_[most_sockets]{};  // how many numbers of this process each has
     std::atomic<std::size_t> end_{0};
-    mutable std::atomic<Arena *> arena_{nullptr};
+    std::atomic<Arena *> arena_{nullptr};
+    std::atomic<Place *> all_{nullptr};  // of the arena
 };
 
 template <typename Use>

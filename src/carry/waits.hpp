@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
+#include <atomic>
 #include <span>
 
 namespace carry {
@@ -16,7 +17,10 @@ namespace carry {
 class Socket;
 
 // Returns whether any socket of this process, or of the one that forked it, had a link.
-[[nodiscard]] bool any_link();
+extern std::atomic<bool> has_link;
+[[nodiscard]] inline bool any_link() {
+    return has_link.load(std::memory_order_relaxed);
+}
 // Returns whether a wait for these descriptors concerns a ring.
 [[nodiscard]] bool concern_a_ring(std::span<const pollfd> entries);
 // Waits as ppoll(2). timeout: nullptr stands for no end; mask: nullptr for the thread's own.
@@ -24,8 +28,10 @@ class Socket;
 
 // The process's epoll sets, as far as TCP sockets are in them. Any number of threads may call.
 namespace epolls {
-// Returns whether the descriptor is a set with a TCP socket.
+// Returns whether the descriptor is a set with a TCP socket. Takes no lock.
 [[nodiscard]] bool is_set(int fd);
+// Returns whether closed() has anything to do for a descriptor. Takes no lock.
+[[nodiscard]] bool concerns(int fd, const Socket *socket, bool has_more_numbers);
 // Works as epoll_ctl(2).
 [[nodiscard]] int control(int epoll, int operation, int fd, epoll_event *event);
 // Returns whether the descriptor is a set with a socket that has a link. Another set's wait is the kernel's.

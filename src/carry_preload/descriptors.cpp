@@ -27,10 +27,9 @@ using carry_preload::fresh;
 namespace {
 
 int close_any(int fd) {
-    if (sockets.at(fd) != nullptr || carry::epolls::is_set(fd)) {
-        if (!base::is_in_parents_memory()) {
-            carry::epolls::closed(fd, sockets.has_more_numbers(fd));
-        }
+    const bool has_more_numbers = sockets.has_more_numbers(fd);
+    if (carry::epolls::concerns(fd, sockets.at(fd), has_more_numbers) && !base::is_in_parents_memory()) {
+        carry::epolls::closed(fd, has_more_numbers);
     }
     return sockets.close(fd, [fd] { return LIBC(close)(fd); });
 }

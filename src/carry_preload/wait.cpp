@@ -164,25 +164,20 @@ std::optional<int> select_any(int count, const Sets &sets, const timespec *timeo
     return -1;
 }
 
-// A wait of a set without a link, by the kernel. Returns nothing when a socket of the set got one meanwhile,
-// and the kernel's events were its doorbells.
+// A wait of a set without a link, by the kernel. Returns nothing when a socket of the set has one: perhaps
+// got it meanwhile, and the kernel's events were its doorbells.
 template <typename Call>
-int wait_epoll(int epoll, epoll_event *events, int most, const timespec *timeout, const sigset_t *mask,
-               Call by_kernel) {
-    if (!carry::epolls::has_linked(epoll)) {
-        const int found = by_kernel();
-        if (found <= 0 || !carry::epolls::has_names(epoll)) {
-            return found;
-        }
-        const int settled = carry::epolls::settle(epoll, std::span{events, static_cast<std::size_t>(found)});
-        if (settled != 0) {
-            return settled;
-        }
+std::optional<int> wait_by_kernel(int epoll, epoll_event *events, int most, Call by_kernel) {
+    const bool has_linked = carry::any_link() && carry::epolls::has_linked(epoll);
+    if (has_linked && most > 0 && events != nullptr) {
+        return std::nullopt;
     }
-    if (most <= 0 || events == nullptr) {
-        return by_kernel();
+    const int found = by_kernel();
+    if (found <= 0 || !carry::any_link() || !carry::epolls::has_names(epoll)) {
+        return found;
     }
-    return carry::epolls::wait(epoll, std::span{events, static_cast<std::size_t>(most)}, timeout, mask);
+    const int settled = carry::epolls::settle(epoll, std::span{events, static_cast<std::size_t>(found)});
+    return settled != 0 ? std::optional{settled} : std::nullopt;
 }
 
 }  // namespace
@@ -260,19 +255,29 @@ INTERPOSED(4, epoll_ctl)(int epoll, int operation, int fd, epoll_event *event) n
 }
 
 INTERPOSED(4, epoll_wait)(int epoll, epoll_event *events, int most, int timeout) {
+    if (const auto found = wait_by_kernel(epoll, events, most,
+                                          [&] { return LIBC(epoll_wait)(epoll, events, most, timeout); })) {
+        return *found;
+    }
     const auto time = time_of(timeout);
-    return wait_epoll(epoll, events, most, pointer(time), nullptr,
-                      [&] { return LIBC(epoll_wait)(epoll, events, most, timeout); });
+    return carry::epolls::wait(epoll, std::span{events, static_cast<std::size_t>(most)}, pointer(time),
+                               nullptr);
 }
 
 INTERPOSED(5, epoll_pwait)(int epoll, epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    if (const auto found = wait_by_kernel(
+            epoll, events, most, [&] { return LIBC(epoll_pwait)(epoll, events, most, timeout, mask); })) {
+        return *found;
+    }
     const auto time = time_of(timeout);
-    return wait_epoll(epoll, events, most, pointer(time), mask,
-                      [&] { return LIBC(epoll_pwait)(epoll, events, most, timeout, mask); });
+    return carry::epolls::wait(epoll, std::span{events, static_cast<std::size_t>(most)}, pointer(time), mask);
 }
 
 INTERPOSED(5, epoll_pwait2)(int epoll, epoll_event *events, int most, const timespec *timeout,
                             const sigset_t *mask) {
     const auto by_kernel = [&] { return LIBC(epoll_pwait2)(epoll, events, most, timeout, mask); };
-    return is_valid(timeout) ? wait_epoll(epoll, events, most, timeout, mask, by_kernel) : by_kernel();
+    const auto found = is_valid(timeout) ? wait_by_kernel(epoll, events, most, by_kernel) : by_kernel();
+    return found
+               ? *found
+               : carry::epolls::wait(epoll, std::span{events, static_cast<std::size_t>(most)}, timeout, mask);
 }

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -284,6 +286,141 @@ static void a_killed_process_resets(void **state) {
     }
 }
 
+/* ---- children that libc's fork(2) does not make ---- */
+
+static int close_all(void *argument) {
+    const int *const ends = argument;
+    close(ends[0]);
+    close(ends[1]);
+    close_range(3, ~0U, 0);
+    return 0;
+}
+
+static void assert_child_closes_for_itself(int flags) {
+    static _Alignas(16) char stack[65536];
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    use(ends);
+    const pid_t child = clone(close_all, stack + sizeof(stack), flags | SIGCHLD, ends);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 4; ++i) {
+        assert_int_equal(send(ends[i % 2], "!", 1, 0), 1);
+        assert_int_equal(recv(ends[1 - i % 2], &byte, 1, 0), 1);
+    }
+    close_pair(ends);
+}
+
+static void a_cloned_child_closes_for_itself(void **state) {
+    (void)state;
+    assert_child_closes_for_itself(CLONE_VM | CLONE_VFORK);
+    assert_child_closes_for_itself(0);
+    assert_child_closes_for_itself(CLONE_VM | CLONE_VFORK);
+}
+
+/* A child of vfork(2) may call vfork(2). */
+static void a_vforked_child_of_one_closes_for_itself(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    use(ends);
+    const pid_t child = vfork();
+    if (child == 0) {
+        const pid_t grandchild = vfork();
+        if (grandchild == 0) {
+            close(ends[0]);
+            _exit(0);
+        }
+        close(ends[0]);
+        close_range(3, ~0U, 0);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(send(ends[0], "!", 1, 0), 1);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    close_pair(ends);
+}
+
+/* ---- members of sets, before and after the socket goes over ---- */
+
+/* A socket that is in two sets, under two numbers, and of which one number is closed. */
+static void members_go_over_with_their_socket(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    const int first = watching(ends[1], EPOLLIN);
+    const int second = watching(ends[1], EPOLLIN | EPOLLET);
+    const int number = dup(ends[1]);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = number};
+    assert_int_equal(epoll_ctl(first, EPOLL_CTL_ADD, number, &event), 0);
+    use(ends);
+    assert_int_equal(send(ends[0], "!", 1, 0), 1);
+    assert_told(second, ends[1]);
+    assert_not_told(second);
+    struct epoll_event events[4];
+    assert_int_equal(epoll_wait(first, events, 4, wait_ms), 2);
+    assert_int_equal(epoll_ctl(first, EPOLL_CTL_DEL, ends[1], NULL), 0);
+    assert_told(first, number);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    assert_not_told(first);
+    assert_int_equal(close(number), 0);
+    close_pair(ends);
+    assert_int_equal(close(first), 0);
+    assert_int_equal(close(second), 0);
+}
+
+/* The number of a socket that was in a set is another socket's, which is in none until it is added. */
+static void a_number_is_of_one_socket_after_another(void **state) {
+    (void)state;
+    const int epoll = epoll_create1(0);
+    for (int i = 0; i < 4; ++i) {
+        int ends[2];
+        char byte = 0;
+        make_pair(ends);
+        struct epoll_event event = {.events = EPOLLIN | (i % 2 != 0 ? EPOLLONESHOT : 0), .data.fd = ends[1]};
+        assert_fails(epoll_ctl(epoll, EPOLL_CTL_MOD, ends[1], &event), ENOENT);
+        assert_fails(epoll_ctl(epoll, EPOLL_CTL_DEL, ends[1], NULL), ENOENT);
+        assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
+        assert_fails(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), EEXIST);
+        if (i > 1) {
+            use(ends);
+            assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_MOD, ends[1], &event), 0);
+        }
+        assert_int_equal(send(ends[0], "!", 1, 0), 1);
+        assert_told(epoll, ends[1]);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+        assert_not_told(epoll);
+        close_pair(ends);
+        assert_not_told(epoll);
+    }
+    assert_int_equal(close(epoll), 0);
+}
+
+/* A set that is closed, and another one under its number. */
+static void a_set_is_made_again(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    const int first = watching(ends[1], EPOLLIN);
+    assert_int_equal(close(first), 0);
+    const int second = watching(ends[1], EPOLLIN);
+    assert_int_equal(second, first);
+    use(ends);
+    assert_int_equal(send(ends[0], "!", 1, 0), 1);
+    assert_told(second, ends[1]);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    assert_not_told(second);
+    close_pair(ends);
+    assert_int_equal(close(second), 0);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -295,6 +432,11 @@ int main(int count, char **words) {
         cmocka_unit_test(one_shot_is_one),
         cmocka_unit_test(members_are_told_of_in_order),
         cmocka_unit_test(sets_tell_of_sets),
+        cmocka_unit_test(members_go_over_with_their_socket),
+        cmocka_unit_test(a_number_is_of_one_socket_after_another),
+        cmocka_unit_test(a_set_is_made_again),
+        cmocka_unit_test(a_cloned_child_closes_for_itself),
+        cmocka_unit_test(a_vforked_child_of_one_closes_for_itself),
         cmocka_unit_test(a_child_ends),
         cmocka_unit_test(a_killed_process_resets),
     };
