@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/interpose.hpp"
 #include "carry/sockets.hpp"
@@ -24,6 +25,7 @@ using carry_preload::fresh;
 namespace {
 
 // af_smc(7): such a socket is TCP until both ends have agreed on more.
+constexpr int smc_over_inet = 0;  // SMCPROTO_SMC
 constexpr int smc_over_inet6 = 1;
 
 bool is_tcp(int domain, int type, int protocol) {
@@ -42,6 +44,21 @@ int accepted(int listener, int made, bool blocks) {
     return fresh(made);
 }
 
+// Returns the value of an option of level SOL_SOCKET that is another one than that of the kernel's socket.
+std::optional<int> smc_value(int fd, int option) {
+    int family = AF_INET;
+    socklen_t length = sizeof(family);
+    switch (option) {
+        case SO_DOMAIN:
+            return AF_SMC;
+        case SO_PROTOCOL:
+            (void)LIBC(getsockopt)(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
+            return family == AF_INET6 ? smc_over_inet6 : smc_over_inet;
+        default:
+            return std::nullopt;
+    }
+}
+
 // These options make the kernel's socket behave in a way that the ring does not.
 bool stays_with(int level, int option) {
     if (level == SOL_SOCKET) {
@@ -57,7 +74,7 @@ bool stays_with(int level, int option) {
 
 INTERPOSED(3, socket)(int domain, int type, int protocol) noexcept {
     const bool is_smc = domain == AF_SMC && (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
-                        (protocol == 0 || protocol == smc_over_inet6);
+                        (protocol == smc_over_inet || protocol == smc_over_inet6);
     if (is_smc) {
         domain = protocol == smc_over_inet6 ? AF_INET6 : AF_INET;
         protocol = IPPROTO_TCP;
@@ -108,11 +125,15 @@ INTERPOSED(5, getsockopt)(int fd, int level, int option, void *value, socklen_t 
     if (socket == nullptr || result != 0 || *length != sizeof(int)) {
         return result;
     }
-    std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
-    const bool is_family = level == SOL_SOCKET && option == SO_DOMAIN && socket->is_smc();
-    if (delay != nullptr || is_family) {
-        const int known = delay != nullptr ? delay->load() : AF_SMC;
-        std::memcpy(value, &known, sizeof(known));
+    std::optional<int> known;
+    if (level == SOL_SOCKET && socket->is_smc()) {
+        known = smc_value(fd, option);
+    } else if (std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
+               delay != nullptr) {
+        known = delay->load();
+    }
+    if (known) {
+        std::memcpy(value, &*known, sizeof(*known));
     }
     return result;
 }

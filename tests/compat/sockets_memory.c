@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -286,6 +287,73 @@ static void a_killed_process_resets(void **state) {
     }
 }
 
+/* ---- AF_SMC ---- */
+
+enum { smc_over_inet, smc_over_inet6 };
+
+static int value_of(int fd, int option) {
+    int value = -1;
+    socklen_t size = sizeof(value);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, option, &value, &size), 0);
+    assert_int_equal(size, sizeof(value));
+    return value;
+}
+
+static void assert_is_smc(int fd, int protocol, sa_family_t family) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof(address);
+    assert_int_equal(value_of(fd, SO_DOMAIN), AF_SMC);
+    assert_int_equal(value_of(fd, SO_PROTOCOL), protocol);
+    assert_int_equal(value_of(fd, SO_TYPE), SOCK_STREAM);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    assert_int_equal(address.ss_family, family);
+}
+
+static void talk_over_smc(int protocol, struct sockaddr *address, socklen_t size) {
+    const sa_family_t family = address->sa_family;
+    int ends[2];
+    const int listener = socket(AF_SMC, SOCK_STREAM, protocol);
+    assert_true(listener >= 0);
+    assert_int_equal(fcntl(listener, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(fcntl(listener, F_GETFD), 0);
+    assert_int_equal(bind(listener, address, size), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, address, &size), 0);
+    ends[0] = socket(AF_SMC, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+    assert_true(ends[0] >= 0);
+    assert_int_equal(fcntl(ends[0], F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    assert_int_equal(fcntl(ends[0], F_GETFD), FD_CLOEXEC);
+    assert_true(connect(ends[0], address, size) == 0 || errno == EINPROGRESS);
+    ends[1] = accept(listener, NULL, NULL);
+    assert_true(ends[1] >= 0);
+    await(ends[0], POLLOUT);
+    assert_is_smc(listener, protocol, family);
+    assert_is_smc(ends[0], protocol, family);
+    assert_is_smc(ends[1], protocol, family);
+    for (int i = 0; i < 32; ++i) {
+        const char sent = (char)i;
+        char byte = 0;
+        assert_int_equal(send(ends[i % 2], &sent, 1, 0), 1);
+        await(ends[1 - i % 2], POLLIN);
+        assert_int_equal(recv(ends[1 - i % 2], &byte, 1, 0), 1);
+        assert_int_equal(byte, sent);
+    }
+    assert_is_smc(ends[1], protocol, family);
+    close_pair(ends);
+    assert_int_equal(close(listener), 0);
+}
+
+static void a_socket_of_smc_is_one_of_tcp(void **state) {
+    (void)state;
+    if (!in_the_memory) {
+        skip(); /* the kernel may have no AF_SMC */
+    }
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    talk_over_smc(smc_over_inet, (struct sockaddr *)&four, sizeof(four));
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    talk_over_smc(smc_over_inet6, (struct sockaddr *)&six, sizeof(six));
+}
+
 /* ---- children that libc's fork(2) does not make ---- */
 
 static int close_all(void *argument) {
@@ -435,6 +503,7 @@ int main(int count, char **words) {
         cmocka_unit_test(members_go_over_with_their_socket),
         cmocka_unit_test(a_number_is_of_one_socket_after_another),
         cmocka_unit_test(a_set_is_made_again),
+        cmocka_unit_test(a_socket_of_smc_is_one_of_tcp),
         cmocka_unit_test(a_cloned_child_closes_for_itself),
         cmocka_unit_test(a_vforked_child_of_one_closes_for_itself),
         cmocka_unit_test(a_child_ends),
