@@ -318,7 +318,7 @@ void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
 
 void Meeting::meet(Socket &socket, int fd) {
     const int error = errno;
-    if (const TrySection section{socket.locks_->meeting}; section && socket.meeting_state_ != Linked) {
+    if (const TrySection section{socket.locks().meeting}; section && socket.meeting_state_ != Linked) {
         const base::Lock lock{mapping};
         const std::uint64_t uses = socket.uses_;
         const bool may_meet = !socket.stays() && socket.processes_ == 1;

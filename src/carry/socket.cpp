@@ -124,10 +124,9 @@ void for_ring_pieces(std::uint64_t position, std::uint64_t bytes, Use use) {
 
 }  // namespace
 
-void Socket::begin(Locks &locks, Role role, bool blocks, bool is_smc) {
+void Socket::begin(Role role, bool blocks, bool is_smc) {
     new (this) Socket{};
-    locks_ = &locks;
-    ++locks.sockets;
+    ++locks().sockets;
     role_ = role;
     is_smc_ = is_smc;
     blocks_ = blocks;
@@ -234,7 +233,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     }
     leave_with_peer(fd);
     {
-        const Section section{locks_->out};
+        const Section section{locks().out};
         if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
                 enter_ring(fd);
@@ -272,7 +271,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
 void Socket::begin_kernels_send() {
     out_.under_way.fetch_add(1);
     if (is_linked()) {
-        const Section section{locks_->out};
+        const Section section{locks().out};
         leave_ring();
         out_.sends_to_wait = sends_in_tcp;
     }
@@ -473,12 +472,12 @@ void Socket::leave_with_peer(int fd) {
         return;
     }
     if (left.leaves[side_] == 0) {
-        const Section section{locks_->out};
+        const Section section{locks().out};
         leave();
     }
     bool is_left = false;
     if (epolls::may_rename(*this, fd)) {
-        const Section section{locks_->in};
+        const Section section{locks().in};
         advance();
         is_left = to_peer().taken == out_.put && peers_turn() == in_.turn && !is_in_ring(in_.turn) &&
                   drop_all_doorbells(fd) && has_link_.exchange(false);
@@ -550,7 +549,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     for (;;) {
         const std::size_t before = done;
         {
-            const Section section{locks_->in};
+            const Section section{locks().in};
             std::size_t more = 0;
             do {  // the bytes may be of several turns
                 more = (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
@@ -599,7 +598,7 @@ void Socket::keep(const Nothing &nothing) {
 ssize_t Socket::end_of(int fd, const Nothing &nothing) {
     if (nothing.result == 0 && is_mirrored()) {
         const Section section{
-            locks_->out};  // the agent may have been told of an error by its doorbell just now
+            locks().out};  // the agent may have been told of an error by its doorbell just now
         if (const int error = in_.kept_error.exchange(0); error != 0) {
             return end_of_error(error);
         }
@@ -653,7 +652,7 @@ std::uint64_t Socket::arrived_by_tcp(int fd) {
     if (!is_linked()) {
         return 0;
     }
-    const Section section{locks_->in};
+    const Section section{locks().in};
     const std::uint64_t bytes = in_.count - in_.taken + unread_in_tcp(fd);
     return bytes * 2 + ((events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 ? 1 : 0);
 }
@@ -890,7 +889,7 @@ bool Socket::begin_sleep(int fd) {
         direction.sleepers.fetch_add(1, std::memory_order_seq_cst);
         direction.sleeps.fetch_add(1, std::memory_order_seq_cst);
     } else if (!is_armed()) {
-        const Section section{locks_->in};
+        const Section section{locks().in};
         advance();
         arm();
     }
@@ -899,7 +898,7 @@ bool Socket::begin_sleep(int fd) {
     if (has_nothing) {
         return in_memory() == 0;
     }
-    const Section section{locks_->in};
+    const Section section{locks().in};
     advance();
     if (is_in_ring(in_.turn)) {
         (void)drop_all_doorbells(fd);
@@ -918,7 +917,7 @@ void Socket::end_sleep() {
 
 bool Socket::is_readable(int fd) {
     const Inside inside{*this};
-    const Section section{locks_->in};
+    const Section section{locks().in};
     for (;;) {
         advance();
         if (in_ring(in_.turn) != 0) {
@@ -963,7 +962,7 @@ int Socket::readable_bytes(int fd) {
     if (!is_linked()) {
         return waiting_bytes(fd, SIOCINQ);
     }
-    const Section section{locks_->in};
+    const Section section{locks().in};
     advance();
     (void)drop_all_doorbells(fd);
     return static_cast<int>(std::min<std::uint64_t>(in_memory() + unread_in_tcp(fd), INT_MAX));
@@ -977,7 +976,7 @@ std::size_t Socket::unsent() const {
 void Socket::send_in_tcp_for_good(const char *why) {
     will_stay(why);
     if (is_linked()) {
-        const Section section{locks_->out};
+        const Section section{locks().out};
         leave_ring();
         out_.stays_in_tcp = true;
     }
@@ -1030,7 +1029,7 @@ bool Socket::is_kernels(int fd) {
     for (const std::int64_t until = in(waits_for_peer); waits_for_back() && now() < until;) {
         (void)sched_yield();
     }
-    const Section section{locks_->in};
+    const Section section{locks().in};
     advance();
     return in_ring(in_.turn) == 0 && drop_all_doorbells(fd);
 }
@@ -1038,7 +1037,7 @@ bool Socket::is_kernels(int fd) {
 void Socket::drop_doorbells(int fd) {
     const Inside inside{*this};
     if (is_linked()) {
-        const Section section{locks_->in};
+        const Section section{locks().in};
         advance();
         (void)drop_all_doorbells(fd);
         push();
@@ -1050,7 +1049,7 @@ void Socket::before_end(int fd) {
     if (!is_linked()) {
         return;
     }
-    const Section section{locks_->in};
+    const Section section{locks().in};
     advance();
     if (is_mirrored()) {
         say_how_it_closes(fd);

@@ -45,8 +45,8 @@ public:
     // How the connection was made. The kernel counts the SYN of connect(2) as a byte that was acknowledged.
     enum class Role : std::uint32_t { Connects, Accepted };
 
-    // The socket is new; one process has it. The locks stay where they are.
-    void begin(Locks &locks, Role role, bool blocks, bool is_smc);
+    // The socket is new; one process has it. The locks of its place stay as they are.
+    void begin(Role role, bool blocks, bool is_smc);
 
     // ---- moving bytes ----
     // Work as sendmsg(2) and recvmsg(2) without a name and control data. by_kernel() makes the program's own
@@ -130,7 +130,7 @@ public:
 
     // ---- the rest ----
     // Returns a number that no other Socket in the same place has had.
-    [[nodiscard]] std::uint32_t number() const { return locks_->sockets; }
+    [[nodiscard]] std::uint32_t number() const { return locks().sockets; }
     [[nodiscard]] bool is_smc() const { return is_smc_; }
     [[nodiscard]] bool blocks() const { return blocks_.load(std::memory_order_relaxed); }
     void set_blocks(bool blocks) { blocks_.store(blocks, std::memory_order_relaxed); }
@@ -239,6 +239,7 @@ private:
         std::atomic<bool> is_armed;
     };
 
+    [[nodiscard]] inline Locks &locks() const;
     [[nodiscard]] Link *link() const { return link_.load(std::memory_order_acquire); }
     [[nodiscard]] Direction &to_peer() const { return link()->directions[side_]; }
     [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
@@ -315,7 +316,6 @@ private:
     [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
 
-    Locks *locks_;
     Out out_;
     In in_;
     std::atomic<Link *> link_;  // also when it is left, until the next one
@@ -345,5 +345,16 @@ private:
     int offered_fd_;
     Connection connection_;
 };
+
+// A thread that is late with a socket that was closed may use the locks while the next one begins there, so
+// they are apart from what begin() writes.
+struct Place {
+    Socket socket;
+    Locks locks;
+};
+
+inline Locks &Socket::locks() const {
+    return const_cast<Place *>(reinterpret_cast<const Place *>(this))->locks;
+}
 
 }  // namespace carry

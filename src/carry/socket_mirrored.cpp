@@ -158,7 +158,7 @@ void Socket::answer(int fd) {
         return;
     }
     const Inside inside{*this};
-    const Section section{locks_->out};
+    const Section section{locks().out};
     if (!is_mirrored() || link()->state != Link::Open) {
         return;
     }
@@ -174,7 +174,7 @@ void Socket::answer(int fd) {
 void Socket::ask_back() {
     const Inside inside{*this};
     if (is_linked()) {
-        const Section section{locks_->out};
+        const Section section{locks().out};
         leave();
     }
 }
@@ -199,7 +199,7 @@ bool Socket::lost_mirror(int fd, bool is_last) {
         return true;
     }
     const Inside inside{*this};
-    const Section section{locks_->out};
+    const Section section{locks().out};
     if (!is_mirrored() || !is_in_ring(out_.turn) || link()->ends[1 - side_] != 0) {
         out_.stays_in_tcp = true;
         return true;

@@ -97,7 +97,7 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
         all_ = memory->all;
         arena_ = memory;
     }
-    memory->all[place].socket.begin(memory->all[place].locks, role, blocks, is_smc);
+    memory->all[place].socket.begin(role, blocks, is_smc);
     std::atomic_ref{numbers_[place]}.store(0, std::memory_order_relaxed);
     set(fd, place);
 }

@@ -104,10 +104,6 @@ public:
     }
 
 private:
-    struct Place {
-        Socket socket;
-        Locks locks;
-    };
     struct Arena;
     [[nodiscard]] Socket &socket(std::uint32_t place) const {
         return all_.load(std::memory_order_relaxed)[place].socket;
