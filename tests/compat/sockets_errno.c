@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -637,6 +638,32 @@ static void call_popen(void) {
     assert_non_null(stream);
     assert_int_equal(after, untouched);
     assert_int_equal(pclose(stream), 0);
+}
+
+/* A child of vfork(2) has this memory, and errno. */
+static void call_vfork(void) {
+    errno = untouched;
+    const pid_t process = vfork();
+    if (process == 0) {
+        _exit(0);
+    }
+    assert_int_equal(errno, untouched);
+    assert_true(process > 0);
+    ends_well(process);
+}
+
+static int end_at_once(void *argument) {
+    (void)argument;
+    return 0;
+}
+
+static void call_clone(void) {
+    static _Alignas(16) char stack[65536];
+    ends_well(SUCCEEDS(clone(end_at_once, stack + sizeof(stack), SIGCHLD, NULL)));
+}
+
+static void call_pthread_setcanceltype(void) {
+    SUCCEEDS(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL));
 }
 
 /* ---- requests that end later ---- */
