@@ -88,6 +88,9 @@ extern struct ibv_mr *softrdma_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t 
 extern struct ibv_mr *softrdma_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                                                 unsigned int access);
 SOFTRDMA_LIKE(ibv_dereg_mr);
+/* The keys stay the same. A region of softrdma_reg_mr_for_qp does not change (IBV_REREG_MR_ERR_INPUT,
+ * EINVAL). */
+SOFTRDMA_LIKE(ibv_rereg_mr);
 
 /**
  * Registers memory that only the peer of one queue pair reaches, as through a memory window of type 2 (which
@@ -120,7 +123,8 @@ extern int softrdma_ibv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice a
 SOFTRDMA_LIKE(ibv_create_comp_channel);
 SOFTRDMA_LIKE(ibv_destroy_comp_channel);
 SOFTRDMA_LIKE(ibv_create_cq);
-/* The device has no time stamps and no tags: asking for them fails with EOPNOTSUPP. */
+/* Time stamps are nanoseconds of CLOCK_MONOTONIC, and of CLOCK_REALTIME (wallclock), when the completion
+ * came into the queue. The device has no tags, VLANs or flows: asking for them fails with EOPNOTSUPP. */
 extern struct ibv_cq_ex *softrdma_ibv_create_cq_ex(struct ibv_context *context,
                                                    struct ibv_cq_init_attr_ex *cq_attr);
 SOFTRDMA_LIKE(ibv_resize_cq);

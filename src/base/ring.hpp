@@ -41,6 +41,11 @@ public:
     }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
+    // Returns the number of the place of the oldest item, below capacity().
+    [[nodiscard]] std::size_t front_place() const { return head_; }
+    // Returns the number of the place that the next item gets.
+    [[nodiscard]] std::size_t next_place() const { return place(size_); }
+
     // The caller has checked that the ring is not full().
     T &push(const T &item) {
         return push_made([&item] { return item; });

@@ -315,6 +315,67 @@ void completions_are_read_one_by_one(void **) {
     assert_int_equal(ibv_start_poll(queue, &attributes), EINVAL);
 }
 
+std::uint64_t nanoseconds(const timespec &time) {
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// A stamp tells when a completion came, and not when it is polled, also after the queue was resized.
+void completions_have_time_stamps(void **) {
+    Ends &ends = connected();
+    if (!subject.is_soft) {
+        skip();
+    }
+    ibv_context *const context = ends.client.id->verbs;
+    ibv_device_attr_ex attributes{};
+    assert_int_equal(softrdma_ibv_query_device_ex(context, nullptr, &attributes), 0);
+    assert_int_equal(attributes.hca_core_clock, 1'000'000);
+    assert_true(attributes.completion_timestamp_mask == UINT64_MAX);
+    ibv_cq_init_attr_ex wanted{};
+    wanted.cqe = 4;
+    wanted.wc_flags = static_cast<unsigned>(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) |
+                      static_cast<unsigned>(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+    ibv_cq_ex *const queue = ibv_create_cq_ex(context, &wanted);
+    assert_non_null(queue);
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = ibv_cq_ex_to_cq(queue);
+    init.cap = {
+        .max_send_wr = 16, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    init.qp_type = IBV_QPT_RC;
+    ibv_qp *const qp = softrdma_ibv_create_qp(ends.client.pd, &init);
+    assert_non_null(qp);
+    ibv_qp_attr state{};
+    state.qp_state = IBV_QPS_ERR;
+    assert_int_equal(softrdma_ibv_modify_qp(qp, &state, IBV_QP_STATE), 0);
+    ibv_values_ex now{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK, .raw_clock = {}};
+    std::array<std::uint64_t, 5> between{};
+    for (std::size_t i = 0; i <= 4; ++i) {
+        assert_int_equal(ibv_query_rt_values_ex(context, &now), 0);
+        between[i] = nanoseconds(now.raw_clock);
+        ibv_send_wr request{};
+        request.wr_id = i;
+        request.opcode = IBV_WR_SEND;
+        request.send_flags = IBV_SEND_SIGNALED;
+        ibv_send_wr *bad = nullptr;
+        if (i < 4) {  // it is flushed, and complete
+            assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+        }
+    }
+    assert_int_equal(provider().completion.resize_cq(ibv_cq_ex_to_cq(queue), 16), 0);
+    ibv_poll_cq_attr poll{};
+    std::uint64_t wallclock = 0;
+    assert_int_equal(ibv_start_poll(queue, &poll), 0);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        assert_int_equal(queue->wr_id, i);
+        assert_in_range(ibv_wc_read_completion_ts(queue), between[i], between[i + 1]);
+        assert_true(ibv_wc_read_completion_wallclock_ns(queue) >= wallclock);
+        wallclock = ibv_wc_read_completion_wallclock_ns(queue);
+        assert_int_equal(ibv_next_poll(queue), i == 3 ? ENOENT : 0);
+    }
+    ibv_end_poll(queue);
+    assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+    assert_int_equal(provider().completion.destroy_cq(ibv_cq_ex_to_cq(queue)), 0);
+}
+
 void completions_with_what_is_not_known(void **) {
     Ends &ends = connected();
     if (!subject.is_soft) {
@@ -322,7 +383,7 @@ void completions_with_what_is_not_known(void **) {
     }
     ibv_cq_init_attr_ex wanted{};
     wanted.cqe = 4;
-    wanted.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    wanted.wc_flags = IBV_WC_EX_WITH_FLOW_TAG;
     assert_null(ibv_create_cq_ex(ends.client.id->verbs, &wanted));
     assert_int_equal(errno, EOPNOTSUPP);
     wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
@@ -379,7 +440,7 @@ void the_context_answers(void **) {
     assert_null(ibv_create_srq_ex(context, &wanted));
     assert_int_equal(errno, EOPNOTSUPP);
     // Calls that the device does not have fail cleanly.
-    assert_null(ibv_alloc_td(context, nullptr));
+    assert_null(ibv_create_counters(context, nullptr));
     assert_int_equal(errno, EOPNOTSUPP);
 }
 
@@ -393,6 +454,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(two_threads_prepare_requests),
     cmocka_unit_test(operations_that_no_queue_pair_has),
     cmocka_unit_test(completions_are_read_one_by_one),
+    cmocka_unit_test(completions_have_time_stamps),
     cmocka_unit_test(completions_with_what_is_not_known),
     cmocka_unit_test(the_context_answers),
 };

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
+#include "soft/api/device_memory.hpp"
+#include "soft/api/domains.hpp"
 #include "soft/device/device.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "soft/queues/completion_queue.hpp"
@@ -54,12 +57,29 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input, i
     return 0;
 }
 
+int query_rt_values(ibv_context *, ibv_values_ex *values) {
+    if ((values->comp_mask & ~std::uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) != 0) {
+        return EOPNOTSUPP;
+    }
+    if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0) {
+        clock_gettime(CLOCK_MONOTONIC, &values->raw_clock);  // that of completions
+    }
+    return 0;
+}
+
 }  // namespace
 
 void add_calls(verbs_context &context) {
     context.query_port = query_port;
     context.query_device_ex = query_device;
     context.advise_mr = softrdma_ibv_advise_mr;
+    context.alloc_dm = alloc_device_memory;
+    context.free_dm = free_device_memory;
+    context.reg_dm_mr = register_device_memory;
+    context.alloc_td = alloc_td;
+    context.dealloc_td = dealloc_td;
+    context.alloc_parent_domain = alloc_parent_domain;
+    context.query_rt_values = query_rt_values;
     context.create_cq_ex = softrdma_ibv_create_cq_ex;
     context.create_qp_ex = softrdma_ibv_create_qp_ex;
     context.create_srq_ex = softrdma_ibv_create_srq_ex;

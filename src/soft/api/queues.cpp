@@ -68,9 +68,10 @@ ibv_cq *softrdma_ibv_create_cq(ibv_context *context, int cqe, void *cq_context, 
 }
 
 ibv_cq_ex *softrdma_ibv_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *cq_attr) {
+    constexpr std::uint64_t parts = std::uint64_t{IBV_WC_STANDARD_FLAGS} | soft::wc_stamps;
     const bool flags = (cq_attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
     if ((cq_attr->comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) != 0 ||
-        (cq_attr->wc_flags & ~std::uint64_t{IBV_WC_STANDARD_FLAGS}) != 0 ||
+        (cq_attr->wc_flags & ~parts) != 0 ||
         (flags && (cq_attr->flags & ~std::uint32_t{IBV_CREATE_CQ_ATTR_SINGLE_THREADED}) != 0)) {
         return failed<ibv_cq_ex>(EOPNOTSUPP);
     }
@@ -79,7 +80,12 @@ ibv_cq_ex *softrdma_ibv_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *
     if (made == nullptr) {
         return nullptr;
     }
-    CompletionQueue::of(made)->extend();
+    try {
+        CompletionQueue::of(made)->extend(cq_attr->wc_flags);
+    } catch (const std::bad_alloc &) {
+        softrdma_ibv_destroy_cq(made);
+        return failed<ibv_cq_ex>(ENOMEM);
+    }
     return CompletionQueue::of(made);
 }
 

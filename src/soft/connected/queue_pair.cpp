@@ -40,9 +40,10 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                         self.persist(self.direct_flush_.ranges());
                     },
                     this, *group_, *this},
-      sender_{qp_base, cap_,  signal_all_,  {.pd = &domain, .queue_pair = creation()}, send_queue_cq_, *this,
-              *group_, *this, direct_flush_},
-      access_{{.pd = &domain, .queue_pair = creation()}},
+      sender_{qp_base,        cap_,  signal_all_, {.pd = &domain_of(domain), .queue_pair = creation()},
+              send_queue_cq_, *this, *group_,     *this,
+              direct_flush_},
+      access_{{.pd = &domain_of(domain), .queue_pair = creation()}},
       inbox_{qp_base, cap_, receive_queue_cq_, *this, *this},
       durability_{[](void *queue_pair) {
                       auto &self = *static_cast<QueuePair *>(queue_pair);

@@ -163,7 +163,7 @@ ibv_wc_status DatagramQueuePair::scatter(std::span<const std::byte> route,
             const ibv_sge &sge = receive_.sges[sge_index];
             const std::size_t bytes = std::min<std::size_t>(part.size(), sge.length - filled);
             if (bytes != 0) {
-                const auto pin = Memory::instance().pin({.by = {qp_base.pd},
+                const auto pin = Memory::instance().pin({.by = {&domain_of(*qp_base.pd)},
                                                          .key = sge.lkey,
                                                          .address = sge.addr + filled,
                                                          .length = bytes,

@@ -60,7 +60,8 @@ int DatagramQueuePair::check(const ibv_send_wr &request) const {
     const auto *const handle_to = static_cast<const AddressHandle *>(request.wr.ud.ah);
     const std::uint64_t bytes = total_bytes(request);
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
-    if (handle_to == nullptr || handle_to->pd != qp_base.pd || request.wr.ud.remote_qpn > qp_num_mask ||
+    if (handle_to == nullptr || &domain_of(*handle_to->pd) != &domain_of(*qp_base.pd) ||
+        request.wr.ud.remote_qpn > qp_num_mask ||
         handle_to->multicast != (request.wr.ud.remote_qpn == multicast_qp_num) ||
         bytes > limits::max_datagram_bytes || (is_inline && bytes > cap_.max_inline_data)) {
         return EINVAL;
@@ -139,7 +140,7 @@ DatagramQueuePair::SendOutcome DatagramQueuePair::send_now(const PostedDatagram 
         if (request.is_inline) {
             pieces[count++] = {.iov_base = requests_.address_of(sge), .iov_len = sge.length};
         } else {
-            auto pin = Memory::instance().pin({.by = {qp_base.pd},
+            auto pin = Memory::instance().pin({.by = {&domain_of(*qp_base.pd)},
                                                .key = sge.lkey,
                                                .address = sge.addr,
                                                .length = sge.length,

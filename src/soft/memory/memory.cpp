@@ -69,6 +69,12 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
     return {};
 }
 
+void Memory::reopen(MemoryRegion &region) {
+    const base::Lock lock{mutex};
+    region.registration = registrations_.fetch_add(1, std::memory_order_relaxed) + 1;
+    slot(region.lkey)->key.store(region.lkey, std::memory_order_seq_cst);
+}
+
 // The order with pin() is sequentially consistent: either the pinning thread sees that the key is gone, or
 // this thread sees that thread as a user.
 void Memory::close(const MemoryRegion &region) const {
@@ -128,7 +134,7 @@ namespace {
         return std::unexpected{Fault::InvalidKey};
     }
     const MemoryRegion &region = pin.region();
-    if (region.pd != by.pd) {
+    if (region.domain != by.pd) {
         return std::unexpected{Fault::ProtectionDomain};
     }
     if (region.queue_pair != 0 && by.queue_pair != 0 && region.queue_pair != by.queue_pair) {

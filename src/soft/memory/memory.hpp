@@ -22,10 +22,19 @@
 namespace soft {
 
 struct ProtectionDomain : ibv_pd {
-    std::atomic<int> users{0};  // regions, queue pairs, shared receive queues
+    std::atomic<int> users{0};  // regions, queue pairs, shared receive queues, parent domains
+    // Of a parent domain: the protection domain that it stands for, and a thread domain, or null.
+    ProtectionDomain *inner = nullptr;
+    ibv_td *thread_domain = nullptr;
 };
+// Returns the protection domain that decides about keys: that of a parent domain, or else itself.
+[[nodiscard]] inline const ibv_pd &domain_of(const ibv_pd &pd) {
+    const auto &domain = static_cast<const ProtectionDomain &>(pd);
+    return domain.inner != nullptr ? *domain.inner : domain;
+}
 
 struct MemoryRegion : ibv_mr, base::Inheritable {
+    const ibv_pd *domain = nullptr;  // domain_of(*pd)
     unsigned access = 0;
     std::uint64_t registration = 0;  // no other registration ever has this number
     std::uint64_t queue_pair =
@@ -34,6 +43,7 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     // Is set when registered for persistent flush. Connections with writes that are not durable yet share it.
     std::shared_ptr<persist::Region> durable;
     mutable std::atomic<bool> offered{false};  // a peer on this host may have accessed it itself (Offers)
+    std::atomic<int> *holds = nullptr;         // counts the regions of the device memory that this one is in
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
         return static_cast<std::byte *>(addr) + (address - iova);
@@ -49,7 +59,7 @@ enum class Fault { InvalidKey, Bounds, Access, ProtectionDomain, QueuePair, Queu
 // The peer of a queue pair (AnyQueuePair::creation), or the program itself, which reaches its whole
 // protection domain.
 struct Asker {
-    const ibv_pd *pd;
+    const ibv_pd *pd;              // domain_of() that of the queue pair
     std::uint64_t queue_pair = 0;  // 0: the program
 };
 
@@ -93,6 +103,8 @@ public:
     // Gives the region its key, and puts it into the table. Fails with ENOMEM when limits::max_mr are
     // registered.
     [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
+    // Gives the region its key again, which close() has taken away.
+    void reopen(MemoryRegion &region) EXCLUDES(mutex);
     // Takes the region's key away. Returns when this process has no access to the region under way and none
     // can begin. It may be called again.
     void close(const MemoryRegion &region) const;

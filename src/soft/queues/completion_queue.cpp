@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include "base/log.hpp"
@@ -30,6 +31,13 @@ std::atomic<std::uint32_t> next_handle{1};
 // The queue for which this thread serves groups and takes the completions itself, so that no other thread
 // need be woken for them.
 thread_local const CompletionQueue *served_here = nullptr;
+
+std::uint64_t nanoseconds(clockid_t clock) {
+    constexpr std::uint64_t in_a_second = 1'000'000'000;
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * in_a_second + static_cast<std::uint64_t>(now.tv_nsec);
+}
 
 }  // namespace
 
@@ -66,7 +74,9 @@ CompletionQueue::~CompletionQueue() {
     pthread_mutex_destroy(&mutex);
 }
 
-[[gnu::hot]] int CompletionQueue::take(int entries, ibv_wc *completions) {
+// `note` is called for each completion that is taken.
+template <typename Note>
+[[gnu::always_inline]] inline int CompletionQueue::take_noted(int entries, ibv_wc *completions, Note note) {
     if (!has_entries_.load(std::memory_order_relaxed)) {
         return 0;  // a poller that spins does not take the lock in vain
     }
@@ -81,6 +91,7 @@ CompletionQueue::~CompletionQueue() {
     for (; taken < entries && !ring_.empty(); ++taken) {
         const Entry &entry = ring_.front();
         completions[taken] = entry.completion;
+        note();
         if (entry.queue_pair == released.queue_pair && entry.queue == released.queue) {
             released.slots += entry.slots;
         } else {
@@ -97,6 +108,26 @@ CompletionQueue::~CompletionQueue() {
     }
     waiters_.tell(!ring_.empty());
     return taken;
+}
+
+[[gnu::hot]] int CompletionQueue::take(int entries, ibv_wc *completions) {
+    return take_noted(entries, completions, [] {});
+}
+
+// Polls for one completion and its time stamp.
+int CompletionQueue::poll_stamped() {
+    const auto take_one = [this] {
+        return take_noted(1, &read_, [this] {
+            mutex_.assert_held();
+            read_stamp_ = stamps_[ring_.front_place()];
+        });
+    };
+    if (inherited()) {
+        return -1;
+    }
+    const int taken = take_one();
+    // Serving may push completions, and takes none.
+    return taken != 0 || serve_and_take(0, nullptr) != 0 ? taken : take_one();
 }
 
 [[gnu::hot]] void CompletionQueue::serve(bool spinning) {
@@ -224,8 +255,7 @@ bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, Wor
         tell_overrun();
         return false;
     }
-    if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
-        tell_overrun();
+    if (watched_ && !push_watched(completion)) {
         return false;
     }
     ring_.push_made([&] {
@@ -249,6 +279,18 @@ void CompletionQueue::notify_channel() {
     if (channel != nullptr) {
         static_cast<CompletionChannel *>(channel)->notify(*this);
     }
+}
+
+bool CompletionQueue::push_watched(const ibv_wc &completion) {
+    if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
+        tell_overrun();
+        return false;
+    }
+    if (stamps_ != nullptr) {
+        stamps_[ring_.next_place()] = {.raw = nanoseconds(CLOCK_MONOTONIC),
+                                       .wallclock = nanoseconds(CLOCK_REALTIME)};
+    }
+    return true;
 }
 
 void CompletionQueue::tell_overrun() {
@@ -320,10 +362,15 @@ int CompletionQueue::resize(int entries) {
     if (ring_.size() > larger.capacity()) {
         return EINVAL;
     }
+    auto stamps = stamps_ != nullptr ? std::make_unique_for_overwrite<Stamp[]>(given) : nullptr;
     for (; !ring_.empty(); ring_.pop()) {
+        if (stamps != nullptr) {
+            stamps[larger.next_place()] = stamps_[ring_.front_place()];
+        }
         larger.push(ring_.front());
     }
     ring_ = std::move(larger);
+    stamps_ = std::move(stamps);
     cqe = static_cast<int>(given);
     return 0;
 }

@@ -22,6 +22,13 @@ namespace soft {
 
 class CompletionQueue;
 
+// Time stamps are nanoseconds, which is what hca_core_clock tells programs.
+inline constexpr std::uint64_t clock_kilohertz = 1'000'000;
+// The parts of a completion (wc_flags) that ask for them.
+inline constexpr std::uint64_t wc_stamps =
+    static_cast<unsigned>(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) |
+    static_cast<unsigned>(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+
 // A queue pair as its completion queues see it: polled entries free places of its queues.
 class Completing {
 public:
@@ -87,8 +94,8 @@ public:
     [[nodiscard]] base::Result<void> end_wait();
     // Fails with EINVAL when more completions wait to be polled than the new size holds.
     int resize(int entries);
-    // Fills in the functions of ibv_cq_ex.
-    void extend();
+    // Fills in the functions of ibv_cq_ex. `parts` are the IBV_WC_EX_ bits that the program asked for.
+    void extend(std::uint64_t parts) EXCLUDES(mutex_);
     // Is called before the queue is destroyed. Stops new events, and returns when all are acknowledged.
     void leave_channel();
 
@@ -143,11 +150,21 @@ private:
         WorkQueue queue;
     };
     enum class Notify { No, Solicited, Any };
+    // When a completion was pushed, in nanoseconds: of CLOCK_MONOTONIC, and of CLOCK_REALTIME.
+    struct Stamp {
+        std::uint64_t raw;
+        std::uint64_t wallclock;
+    };
 
     [[nodiscard]] bool push_one(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
                                 unsigned slots, bool solicited, bool &notify) REQUIRES(mutex_);
     void notify_channel();
+    template <typename Note>
+    int take_noted(int entries, ibv_wc *completions, Note note) EXCLUDES(mutex_);
     int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
+    [[nodiscard]] int poll_stamped() EXCLUDES(mutex_);
+    // Does what seldom has to be done with a completion that is pushed. Returns false when it is lost.
+    [[nodiscard]] bool push_watched(const ibv_wc &completion) REQUIRES(mutex_);
     int serve_and_take(int entries, ibv_wc *completions);
     void serve(bool spinning);
     // Is called when the caller is about to sleep.
@@ -179,6 +196,9 @@ private:
     bool overrun_ GUARDED_BY(mutex_) = false;  // it has been reported
     const Faults *const faults_ = Faults::active();
     std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // the count for injected faults
+    // Of each place of the ring; null when the program asked for none.
+    std::unique_ptr<Stamp[]> stamps_ GUARDED_BY(mutex_);
+    bool watched_ GUARDED_BY(mutex_) = faults_ != nullptr;  // push_watched() has something to do
     std::vector<Other> others_ GUARDED_BY(mutex_);
     std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
     std::atomic<bool> has_others_{false};
@@ -194,6 +214,7 @@ private:
     // One thread at a time reads a completion by ibv_cq_ex, from start_poll() to end_poll().
     base::Mutex reading_;
     ibv_wc read_{};
+    Stamp read_stamp_{};
 
     unsigned pending_events_ = 0;         // guarded by the channel's lock
     unsigned unacknowledged_events_ = 0;  // guarded by ibv_cq::mutex, with ibv_cq::cond

@@ -15,7 +15,7 @@ CompletionQueue &queue_of(ibv_cq_ex *queue) {
 }  // namespace
 
 int CompletionQueue::poll_extended() {
-    const int polled = poll(1, &read_);
+    const int polled = read_completion_ts != nullptr ? poll_stamped() : poll(1, &read_);
     if (polled <= 0) {
         return polled == 0 ? ENOENT : EINVAL;
     }
@@ -24,9 +24,16 @@ int CompletionQueue::poll_extended() {
     return 0;
 }
 
-// No connection of this device has time stamps or tags. A program that asks for them is refused, and their
+// No connection of this device has tags, VLANs or flows. A program that asks for them is refused, and their
 // functions stay null.
-void CompletionQueue::extend() {
+void CompletionQueue::extend(std::uint64_t parts) {
+    if ((parts & wc_stamps) != 0) {
+        read_completion_ts = [](ibv_cq_ex *self) { return queue_of(self).read_stamp_.raw; };
+        read_completion_wallclock_ns = [](ibv_cq_ex *self) { return queue_of(self).read_stamp_.wallclock; };
+        const base::Lock lock{mutex_};
+        stamps_ = std::make_unique_for_overwrite<Stamp[]>(ring_.capacity());
+        watched_ = true;
+    }
     start_poll = [](ibv_cq_ex *self, ibv_poll_cq_attr *attributes) {
         if (attributes->comp_mask != 0 || queue_of(self).inherited()) {
             return EINVAL;

@@ -11,6 +11,7 @@ namespace soft {
 Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
              TakesReceives &taker)
     : qp_{qp},
+      domain_{domain_of(qp.srq != nullptr ? *qp.srq->pd : *qp.pd)},
       max_sge_{cap.max_recv_sge},
       completions_{completions},
       completing_{completing},
@@ -87,9 +88,8 @@ OrRefusal<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t mo
     }
 }
 
-// The receives of a shared queue are in memory of that queue's protection domain.
 ibv_wc_status Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) const {
-    return target.aim_at(qp_.srq != nullptr ? qp_.srq->pd : qp_.pd, receive_.sges, offset, most_bytes);
+    return target.aim_at(&domain_, receive_.sges, offset, most_bytes);
 }
 
 bool Inbox::keep(std::span<const std::byte> bytes) {

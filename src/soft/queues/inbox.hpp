@@ -101,6 +101,7 @@ private:
     [[nodiscard]] bool complete(ibv_wc_status status, const Arrived &arrived);
 
     const ibv_qp &qp_;
+    const ibv_pd &domain_;  // of the memory of the receives: a shared queue has its own
     const std::size_t max_sge_;
     CompletionQueue &completions_;
     Completing &completing_;

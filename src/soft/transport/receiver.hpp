@@ -49,7 +49,7 @@ public:
     explicit Receiver(const Parts &parts)
         : parts_{parts},
           responder_{parts.sender, parts.access, parts.durability},
-          answers_{*parts.qp.pd, parts.sender} {}
+          answers_{domain_of(*parts.qp.pd), parts.sender} {}
 
     void begin(Link &link, const ConnectionParameters &parameters);
     // Is called before the link is destroyed.

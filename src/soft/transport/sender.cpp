@@ -39,7 +39,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
       group_{group},
       source_{source},
       queue_{cap, signal_all, completions, completing, qp.qp_num},
-      requests_{*qp.pd, queue_, batch_, flush},
+      requests_{domain_of(*qp.pd), queue_, batch_, flush},
       responses_{peer, batch_} {
     if (const Faults *const faults = Faults::active()) {
         requests_.use_faults(*faults, qp.qp_num);

@@ -40,6 +40,7 @@ class Registered {
 public:
     void enter(void *memory, std::size_t length, std::uint64_t iova, unsigned access) {
         region.pd = &domain;
+        region.domain = &domain;
         region.addr = memory;
         region.length = length;
         region.iova = iova;

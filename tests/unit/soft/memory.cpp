@@ -40,6 +40,7 @@ Memory &memory() {
 
 void describe(MemoryRegion &region, unsigned access = everything) {
     region.pd = &domain;
+    region.domain = &domain;
     region.addr = bytes.data();
     region.length = bytes.size();
     region.iova = reinterpret_cast<std::uintptr_t>(bytes.data());
