@@ -93,9 +93,9 @@ SOFTRDMA_LIKE(ibv_dereg_mr);
 SOFTRDMA_LIKE(ibv_rereg_mr);
 
 /**
- * Registers memory that only the peer of one queue pair reaches, as through a memory window of type 2 (which
- * this device does not have). For every other peer its keys are not valid. The program itself uses lkey
- * with any queue pair or shared receive queue of the protection domain.
+ * Registers memory that only the peer of one queue pair reaches, as through a memory window of type 2. For
+ * every other peer its keys are not valid. The program itself uses lkey with any queue pair or shared receive
+ * queue of the protection domain.
  *
  * The region belongs to that queue pair and not to its number: when the queue pair is destroyed no peer
  * reaches the region any more, also if another queue pair has the number then. The program deregisters it

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# preload_symbols.sh LIBRARY: the preload has every name that libibverbs and librdmacm export, under the same version
+# preload_symbols.sh LIBRARY SOFT_DEVICE.md: the preload has every name that libibverbs and librdmacm export, under the same version
 # node, unless the table below says why the real library may keep it. It has no name that they do not have. The names are
 # those of the libraries that are installed, and those of rdma_core_names, whose version is newer. A name that neither has
-# fails here, once it is installed, until a developer has checked what it needs.
+# fails here, once it is installed, until a developer has checked what it needs. The document's table of calls has each of
+# these names, and those that only the installed headers have, and no others.
 set -eu
 ours=$1
+document=$2
 known=$(dirname "$0")/rdma_core_names
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -70,5 +72,22 @@ while read -r entry _; do
         status=1
     }
 done <"$work/theirs"
+
+# What is not for drivers: the names of the libraries, and of the inlines and macros in their headers.
+drivers=$(awk '/for drivers/ { printf "%s%s", (n++ ? "|" : ""), $1 }' "$work/theirs")
+headers=$(printf '#include <rdma/rdma_cma.h>\n#include <rdma/rdma_verbs.h>\n' | cc -E -x c - |
+    sed -n 's/^# [0-9]* "\([^"]*\(infiniband\/verbs\|rdma_cma\|rdma_verbs\)\.h\)".*/\1/p' | sort -u)
+{
+    sed 's/@.*//' "$work/real" | grep -vxE "$drivers|ibv_query_gid_type"
+    # shellcheck disable=SC2086  # several files
+    grep -hoE '\b(ibv|rdma)_[a-z0-9_]+\(' $headers | tr -d '('
+} | LC_ALL=C sort -u >"$work/calls"
+# shellcheck disable=SC2016  # the marks around names
+sed -n '/^## The calls of libibverbs and librdmacm/,/^## TLS/p' "$document" | grep '^|' | grep -oE '`[a-z_0-9]+`' | tr -d '`' |
+    LC_ALL=C sort -u >"$work/table"
+if ! diff "$work/calls" "$work/table"; then
+    echo "'<' is missing in the table of calls of $document, '>' is no call"
+    status=1
+fi
 [ $status -eq 0 ] && echo "$(wc -l <"$work/ours") of $(wc -l <"$work/real") names are ours, the others take nothing of ours"
 exit $status

@@ -109,7 +109,6 @@ static void operations_of_the_context(void **state) {
                                         .moderate = {.cq_count = 1, .cq_period = 1}};
     struct ibv_wq_init_attr wq = {
         .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = device.pd, .cq = device.cq};
-    assert_null_and_errno(ibv_alloc_mw(device.pd, IBV_MW_TYPE_1));
     assert_null_and_errno(ibv_open_xrcd(device.context, &xrcd));
     assert_null_and_errno(ibv_create_counters(device.context, &counters));
     assert_null_and_errno(ibv_create_wq(device.context, &wq));

@@ -54,7 +54,7 @@ std::vector<CMUnitTest> suite() {
          shared_receive_tests(), queue_tests(),   refusal_tests(), local_error_tests(),  remote_error_tests(),
          unexpected_tests(),     channel_tests(), waiting_tests(), sleeping_tests(),     process_tests(),
          fork_tests(),           memory_tests(),  atomic_tests(),  invalidation_tests(), rights_tests(),
-         extended_tests(),       region_tests(),  stress_tests()});
+         extended_tests(),       region_tests(),  window_tests(),  stress_tests()});
     if (subject.by_number) {
         add({by_number_tests()});
     } else {  // the connection manager

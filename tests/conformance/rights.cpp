@@ -92,6 +92,49 @@ void only_its_peer_writes_and_reads(void **) {
     expect_completion(ends.client.cq, 6);
 }
 
+// A window of type 2 is of the queue pair for which it was bound, and one of type 1 of the whole domain.
+void a_window_is_of_its_queue_pair(void **) {
+    for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
+        auto &guarded = make<Guarded>();
+        Ends &ends = guarded.ends;
+        ibv_mr *const region =
+            ends.server.register_memory(guarded.bytes.data(), guarded.bytes.size(),
+                                        int{IBV_ACCESS_LOCAL_WRITE} | int{IBV_ACCESS_MW_BIND});
+        ibv_mw *const window = ibv_alloc_mw(ends.server.pd, type);
+        assert_non_null(window);
+        ibv_send_wr bind{};
+        bind.opcode = IBV_WR_BIND_MW;
+        bind.bind_mw = {.mw = window,
+                        .rkey = ibv_inc_rkey(window->rkey),
+                        .bind_info = {.mr = region,
+                                      .addr = reinterpret_cast<std::uintptr_t>(guarded.bytes.data()),
+                                      .length = 64,
+                                      .mw_access_flags = IBV_ACCESS_REMOTE_WRITE}};
+        ibv_send_wr *bad = nullptr;
+        assert_int_equal(ibv_post_send(ends.server.id->qp, &bind, &bad), 0);
+        const auto to_window = [&](Request request) {
+            request = guarded.to_region(request);
+            request.rkey = window->rkey;
+            return request;
+        };
+        assert_int_equal(post(ends.client, {to_window(write_request(ends.client, ends.server, 0, 8))}), 0);
+        expect_completion(ends.client.cq, 1);
+        if (type == IBV_MW_TYPE_2) {
+            guarded.expect_refused(to_window(write_request(guarded.other, guarded.other_server, 0, 8)),
+                                   false);
+        } else {
+            fill(guarded.other, 0, 8, 7);
+            assert_int_equal(
+                post(guarded.other, {to_window(write_request(guarded.other, guarded.other_server, 0, 8))}),
+                0);
+            expect_completion(guarded.other.cq, 1);
+            settle(guarded.other, guarded.other_server);
+            assert_memory_equal(guarded.bytes.data(), guarded.other.memory.data(), 8);
+        }
+        assert_int_equal(ibv_dealloc_mw(window), 0);
+    }
+}
+
 void others_are_refused_all_of_it(void **) {
     constexpr int operations = 5;
     for (int which = 0; which < operations; ++which) {
@@ -282,6 +325,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_queue_pair_refuses_what_it_does_not_grant),
     cmocka_unit_test(the_connection_manager_asks_for_all),
     cmocka_unit_test(only_its_peer_writes_and_reads),
+    cmocka_unit_test(a_window_is_of_its_queue_pair),
     cmocka_unit_test(others_are_refused_all_of_it),
     cmocka_unit_test(others_cannot_give_it_back),
     cmocka_unit_test(its_program_uses_it_with_any_queue_pair),

@@ -46,6 +46,7 @@ std::span<const CMUnitTest> process_tests();
 std::span<const CMUnitTest> fork_tests();
 std::span<const CMUnitTest> memory_tests();
 std::span<const CMUnitTest> region_tests();
+std::span<const CMUnitTest> window_tests();
 std::span<const CMUnitTest> stress_tests();
 std::span<const CMUnitTest> by_number_tests();
 // These tests wait for time-outs of the device, and have a run of their own.

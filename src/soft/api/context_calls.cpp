@@ -7,7 +7,9 @@
 
 #include "soft/api/device_memory.hpp"
 #include "soft/api/domains.hpp"
+#include "soft/api/made.hpp"
 #include "soft/device/device.hpp"
+#include "soft/memory/window.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "soft/queues/completion_queue.hpp"
 #include "soft/queues/shared_receive.hpp"
@@ -28,6 +30,22 @@ int post_send(ibv_qp *queue_pair, ibv_send_wr *request, ibv_send_wr **bad) {
 }
 int post_receive(ibv_qp *queue_pair, ibv_recv_wr *request, ibv_recv_wr **bad) {
     return AnyQueuePair::of(queue_pair)->post_receive(request, bad);
+}
+ibv_mw *alloc_window(ibv_pd *pd, ibv_mw_type type) {
+    return made([&]() -> ibv_mw * { return value_of(MemoryWindow::alloc(*pd, type)); });
+}
+int dealloc_window(ibv_mw *window) {
+    const auto gone = MemoryWindow::dealloc(static_cast<MemoryWindow *>(window));
+    return gone ? 0 : gone.error().number;
+}
+int bind_window(ibv_qp *queue_pair, ibv_mw *window, ibv_mw_bind *bind) {
+    ibv_send_wr request{};
+    request.wr_id = bind->wr_id;
+    request.opcode = IBV_WR_BIND_MW;
+    request.send_flags = bind->send_flags;
+    request.bind_mw = {.mw = window, .rkey = window->rkey, .bind_info = bind->bind_info};
+    ibv_send_wr *bad = nullptr;
+    return AnyQueuePair::of(queue_pair)->post_send(&request, &bad, AnyQueuePair::ChainPart::BeforeTheBad);
 }
 int post_shared_receive(ibv_srq *queue, ibv_recv_wr *request, ibv_recv_wr **bad) {
     return static_cast<SharedReceiveQueue *>(queue)->post(request, bad);
@@ -84,6 +102,9 @@ void add_calls(verbs_context &context) {
     context.create_qp_ex = softrdma_ibv_create_qp_ex;
     context.create_srq_ex = softrdma_ibv_create_srq_ex;
     ibv_context_ops &calls = context.context.ops;
+    calls.alloc_mw = alloc_window;
+    calls.dealloc_mw = dealloc_window;
+    calls.bind_mw = bind_window;
     calls.poll_cq = poll_cq;
     calls.req_notify_cq = request_notification;
     calls.post_send = post_send;

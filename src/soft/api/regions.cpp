@@ -14,6 +14,7 @@
 #include "soft/ground/limits.hpp"
 #include "soft/memory/memory.hpp"
 #include "soft/memory/offers.hpp"
+#include "soft/memory/window.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "softrdma.h"
 
@@ -21,13 +22,10 @@ namespace soft {
 
 namespace {
 
-constexpr unsigned known_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_HUGETLB |
-                                  SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
-                                  IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_OPTIONAL_RANGE;
-
-// The access flags of verbs that this device does not support.
-constexpr unsigned lacking_access = IBV_ACCESS_MW_BIND;
+constexpr unsigned known_access =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+    IBV_ACCESS_HUGETLB | SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT |
+    IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_MW_BIND | IBV_ACCESS_OPTIONAL_RANGE;
 
 // The whole address space, which is registered without looking at it (implicit on-demand paging).
 bool is_implicit(std::uintptr_t address, std::size_t length, unsigned access) {
@@ -37,18 +35,12 @@ bool is_implicit(std::uintptr_t address, std::size_t length, unsigned access) {
 // Returns 0 or an errno value.
 int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsigned access) {
     const bool writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-    if ((access & ~(known_access | lacking_access)) != 0 ||
-        (writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
+    if ((access & ~known_access) != 0 || (writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
         BASE_LOG(Error,
                  "cannot register memory with access 0x%x: a bit is unknown, or remote writing is asked for "
                  "without local writing",
                  access);
         return EINVAL;
-    }
-    if ((access & lacking_access) != 0) {
-        BASE_LOG(Error, "cannot register memory with access 0x%x: this device has nothing of 0x%x", access,
-                 lacking_access);
-        return EOPNOTSUPP;
     }
     if (address + length < address || iova + length < iova) {
         BASE_LOG(Error, "cannot register %zu bytes at 0x%zx: the range wraps around the address space",
@@ -62,7 +54,7 @@ int why_not(std::uintptr_t address, std::size_t length, std::uint64_t iova, unsi
     return 0;
 }
 
-// What registering adds to a region beside its bounds.
+// Returns null when the access asks for no durability.
 base::Result<std::unique_ptr<persist::Region>> durable_of(void *address, std::size_t length,
                                                           unsigned access) {
     if ((access & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) == 0) {
@@ -144,6 +136,14 @@ struct Registered {
 
 namespace {
 
+// Returns whether memory windows are bound to the region.
+bool has_windows(const MemoryRegion &region) {
+    if (region.windows.load(std::memory_order_acquire) != 0) {
+        MemoryWindow::free_shut(region);
+    }
+    return region.windows.load(std::memory_order_acquire) != 0;
+}
+
 // Returns 0, or an errno value; then nothing has changed.
 int change(MemoryRegion &region, const Registered &to, ibv_pd *pd) {
     if (const int error =
@@ -154,9 +154,12 @@ int change(MemoryRegion &region, const Registered &to, ibv_pd *pd) {
     if (!durable) {
         return durable.error().number;
     }
+    if (has_windows(region)) {
+        return EBUSY;
+    }
     Memory::instance().close(region);
     if (!Offers::withdraw_region(region)) {
-        Memory::instance().reopen(region);
+        Memory::instance().open(region, region.lkey);
         return EBUSY;
     }
     let_go(region.durable);
@@ -169,7 +172,7 @@ int change(MemoryRegion &region, const Registered &to, ibv_pd *pd) {
     region.length = to.length;
     region.iova = to.iova;
     region.access = to.access;
-    Memory::instance().reopen(region);
+    Memory::instance().open(region, region.lkey);
     return 0;
 }
 
@@ -216,6 +219,10 @@ ibv_mr *softrdma_reg_mr_for_qp(ibv_qp *qp, void *addr, size_t length, int access
 
 int softrdma_ibv_dereg_mr(ibv_mr *mr) {
     auto *const region = static_cast<MemoryRegion *>(mr);
+    if (!region->inherited() && soft::has_windows(*region)) {
+        BASE_LOG(Error, "memory with key 0x%x is not deregistered: a memory window is bound to it", mr->rkey);
+        return EBUSY;
+    }
     soft::Memory::instance().close(*region);
     if (!soft::Offers::withdraw_region(*region)) {
         return EBUSY;

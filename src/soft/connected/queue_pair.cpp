@@ -11,6 +11,7 @@
 #include "soft/device/device.hpp"
 #include "soft/ground/environment.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/memory/window.hpp"
 
 namespace soft {
 
@@ -131,11 +132,72 @@ QueuePair::~QueuePair() {
 }
 
 [[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
-    const int error = sender_.post(request, bad, when_bad == ChainPart::Nothing);
-    if (sender_.has_no_link()) [[unlikely]] {
+    int error = sender_.post(request, bad, when_bad == ChainPart::Nothing);
+    if (sender_.needs_attention()) [[unlikely]] {
+        if (error == Sender::window_change_due) {
+            error = post_window_changes(bad, when_bad);
+        }
         requests_wait();
     }
     return error;
+}
+
+// Posts the rest of a chain, from *bad on, whose first request that changes a window is due. A window changes
+// when its request is posted, before the earlier ones leave: an access to it needs a key that no message has
+// told yet. Its request completes in its turn.
+int QueuePair::post_window_changes(ibv_send_wr **bad, ChainPart when_bad) {
+    sender_.attended();
+    bool open = false;
+    if (when_bad == ChainPart::Nothing) {
+        if (const int error = sender_.would_take(*bad, open); error != 0) {
+            return error;
+        }
+    }
+    for (ibv_send_wr *request = *bad; request != nullptr;) {
+        if (!changes_window(static_cast<int>(request->opcode))) {
+            const int error = sender_.post(request, bad, false);
+            if (error != Sender::window_change_due) {
+                return error;
+            }
+            sender_.attended();
+            request = *bad;
+        }
+        if (const int error = post_window_change(*request); error != 0) {
+            *bad = request;
+            return error;
+        }
+        request = request->next;
+    }
+    return 0;
+}
+
+// A request that the queue has no room for, or that is only flushed, changes nothing.
+int QueuePair::post_window_change(const ibv_send_wr &request) {
+    bool open = false;
+    ibv_send_wr alone = request;
+    alone.next = nullptr;
+    if (const int error = sender_.would_take(&alone, open); error != 0) {
+        return error;
+    }
+    if (open) {
+        try {
+            const Asker by{.pd = &domain_of(*qp_base.pd), .queue_pair = creation()};
+            const auto &wanted = request.bind_mw;
+            if (request.opcode == IBV_WR_BIND_MW && wanted.mw == nullptr) {
+                return EINVAL;
+            }
+            const auto changed =
+                request.opcode == IBV_WR_BIND_MW
+                    ? static_cast<MemoryWindow *>(wanted.mw)->bind(by, wanted.bind_info, wanted.rkey)
+                    : MemoryWindow::invalidate(by, request.invalidate_rkey);
+            if (!changed) {
+                return changed.error().number;
+            }
+        } catch (const std::bad_alloc &) {
+            return ENOMEM;
+        }
+    }
+    return sender_.post_done(request);
 }
 
 [[gnu::hot]] int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {

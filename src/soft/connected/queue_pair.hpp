@@ -128,6 +128,8 @@ private:
     int change_state(const ibv_qp_attr &attributes, int mask) override;
     void query_state(ibv_qp_attr &attributes) const override;
     void peer_began() override;
+    [[nodiscard]] int post_window_changes(ibv_send_wr **bad, ChainPart when_bad);
+    [[nodiscard]] int post_window_change(const ibv_send_wr &request);
 
     [[nodiscard]] bool connected() const {
         return phase_.load(std::memory_order_relaxed) == Phase::Connected;

@@ -48,38 +48,53 @@ Pin::Slot &Memory::slot_for(std::uint32_t key) {
     return *slot(key);
 }
 
-// At least half of the slots are free, so it takes two keys on average.
-base::Result<void> Memory::insert(MemoryRegion &region) {
-    const base::Lock lock{mutex};
-    if (used_ == limits::max_mr) {
-        return base::failure(ENOMEM);
-    }
+// Gives the region a slot that is free. At least half of the slots are, so it takes two keys on average.
+std::uint32_t Memory::take_slot(MemoryRegion &region) {
     Pin::Slot *place = nullptr;
     std::uint32_t key = 0;
     do {
         key = keys_.next();
         place = key > last_of_nobody ? &slot_for(key) : nullptr;
     } while (place == nullptr || place->region.load(std::memory_order_relaxed) != nullptr);
-    ++used_;
     base::set_shared(place->region, &region);
-    region.lkey = key;
-    region.rkey = key;
+    return key;
+}
+
+base::Result<void> Memory::insert(MemoryRegion &region) {
+    const base::Lock lock{mutex};
+    if (used_ == limits::max_mr) {
+        return base::failure(ENOMEM);
+    }
+    region.lkey = region.rkey = take_slot(region);
+    ++used_;
     region.registration = registrations_.fetch_add(1, std::memory_order_relaxed) + 1;
-    place->key.store(key, std::memory_order_seq_cst);
+    slot(region.lkey)->key.store(region.lkey, std::memory_order_seq_cst);
     return {};
 }
 
-void Memory::reopen(MemoryRegion &region) {
+void Memory::open(MemoryRegion &region, std::uint32_t key) {
     const base::Lock lock{mutex};
+    region.lkey = region.rkey = key;
     region.registration = registrations_.fetch_add(1, std::memory_order_relaxed) + 1;
-    slot(region.lkey)->key.store(region.lkey, std::memory_order_seq_cst);
+    slot(key)->key.store(key, std::memory_order_seq_cst);
+}
+
+void Memory::change_key(MemoryRegion &region) {
+    const base::Lock lock{mutex};
+    const std::uint32_t key = take_slot(region);
+    base::set_shared(slot(region.lkey)->region, nullptr);
+    region.lkey = region.rkey = key;
 }
 
 // The order with pin() is sequentially consistent: either the pinning thread sees that the key is gone, or
 // this thread sees that thread as a user.
+void Memory::shut(const MemoryRegion &region) const {
+    slot(region.lkey)->key.store(0, std::memory_order_seq_cst);
+}
+
 void Memory::close(const MemoryRegion &region) const {
+    shut(region);
     Pin::Slot &place = *slot(region.lkey);
-    place.key.store(0, std::memory_order_seq_cst);
     for (auto users = place.users.load(std::memory_order_seq_cst); users != 0;
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
@@ -160,6 +175,11 @@ namespace {
         return std::unexpected{Fault::Bounds};
     }
     return pin;
+}
+
+std::optional<Pin> Memory::pin_window(const Asker &by, std::uint32_t key) const {
+    auto pin = hold(by, key);
+    return pin && pin->region().window != nullptr ? std::optional{std::move(*pin)} : std::nullopt;
 }
 
 std::optional<std::uint64_t> Memory::registration_for(const Asker &peer, std::uint32_t key) const {

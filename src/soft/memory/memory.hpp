@@ -33,6 +33,8 @@ struct ProtectionDomain : ibv_pd {
     return domain.inner != nullptr ? *domain.inner : domain;
 }
 
+class MemoryWindow;
+
 struct MemoryRegion : ibv_mr, base::Inheritable {
     const ibv_pd *domain = nullptr;  // domain_of(*pd)
     unsigned access = 0;
@@ -43,6 +45,8 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     // Is set when registered for persistent flush. Connections with writes that are not durable yet share it.
     std::shared_ptr<persist::Region> durable;
     mutable std::atomic<bool> offered{false};  // a peer on this host may have accessed it itself (Offers)
+    std::atomic<int> windows{0};               // that are bound to it
+    MemoryWindow *window = nullptr;            // whose part of another region this is
     std::atomic<int> *holds = nullptr;         // counts the regions of the device memory that this one is in
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
@@ -103,15 +107,24 @@ public:
     // Gives the region its key, and puts it into the table. Fails with ENOMEM when limits::max_mr are
     // registered.
     [[nodiscard]] base::Result<void> insert(MemoryRegion &region) EXCLUDES(mutex);
-    // Gives the region its key again, which close() has taken away.
-    void reopen(MemoryRegion &region) EXCLUDES(mutex);
-    // Takes the region's key away. Returns when this process has no access to the region under way and none
-    // can begin. It may be called again.
+    // Gives a region that is closed a key, which is in the same slot as its last one: it has the same upper
+    // bits (key_bits_in_slot).
+    void open(MemoryRegion &region, std::uint32_t key) EXCLUDES(mutex);
+    // Gives a region that is closed another key, and leaves it closed. Throws std::bad_alloc; then nothing
+    // has changed.
+    void change_key(MemoryRegion &region) EXCLUDES(mutex);
+    // Takes the region's key away: no access to it begins. It may be called again.
+    void shut(const MemoryRegion &region) const;
+    // Does the same, and returns when this process has no access to the region under way and none
+    // can begin.
     void close(const MemoryRegion &region) const;
     // Takes a region out of the table, and closes it before.
     void erase(const MemoryRegion &region) EXCLUDES(mutex);
 
     [[nodiscard]] std::expected<Pin, Fault> pin(const Access &access);
+    // Pins what a window with this key is bound to; nothing when the key is of no window that the asker
+    // reaches.
+    [[nodiscard]] std::optional<Pin> pin_window(const Asker &by, std::uint32_t key) const;
 
     // Is called for the peer of a connection, to which `seen` belongs. Takes insert()'s lock when regions
     // were registered since the last call. The key already orders a registration before each access, but
@@ -133,6 +146,7 @@ private:
 
     [[nodiscard]] Pin::Slot *slot(std::uint32_t key) const;
     [[nodiscard]] Pin::Slot &slot_for(std::uint32_t key) REQUIRES(mutex);
+    [[nodiscard]] std::uint32_t take_slot(MemoryRegion &region) REQUIRES(mutex);
     [[nodiscard]] std::expected<Pin, Fault> hold(const Asker &by, std::uint32_t key) const;
     void take_lock(std::uint64_t &seen) EXCLUDES(mutex);
     static void after_fork_in_child();

@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "soft/ground/wrong_keys.hpp"
+#include "soft/memory/window.hpp"
 
 namespace soft {
 
@@ -37,6 +38,7 @@ namespace soft {
 OrRefusal<> PeerAccess::invalidate(std::uint32_t key) {
     if (invalidated_.add(peer_, key)) {
         offers_.withdraw(key);
+        MemoryWindow::give_back(peer_, key);
         return {};
     }
     BASE_LOG_PEER(Warning, "%s invalidates key 0x%" PRIx32 ", which it has not, or has given back before",

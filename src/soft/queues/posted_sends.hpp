@@ -50,6 +50,9 @@ public:
     }
 
     [[nodiscard]] bool is_unused() const { return used_.load(std::memory_order_relaxed) == 0; }
+    [[nodiscard]] bool has_room_for(std::size_t count) const {
+        return used_.load(std::memory_order_relaxed) + count <= this->capacity();
+    }
 
     // Pushes the request that `make` returns. The caller has checked that the queue is not full(), and that
     // the scatter list is not too long.

@@ -19,6 +19,10 @@ ibv_wc_opcode completion_opcode(int opcode) {
             return IBV_WC_COMP_SWAP;
         case IBV_WR_ATOMIC_FETCH_AND_ADD:
             return IBV_WC_FETCH_ADD;
+        case IBV_WR_BIND_MW:
+            return IBV_WC_BIND_MW;
+        case IBV_WR_LOCAL_INV:
+            return IBV_WC_LOCAL_INV;
         case IBV_WR_ATOMIC_WRITE:
             return IBV_WC_ATOMIC_WRITE;
         case SOFTRDMA_WR_FLUSH:

@@ -28,6 +28,7 @@ public:
     [[nodiscard]] bool empty() const { return requests_.empty(); }
     [[nodiscard]] std::size_t size() const { return requests_.size(); }
     [[nodiscard]] bool full() const { return requests_.full(); }
+    [[nodiscard]] bool has_room_for(std::size_t count) const { return requests_.has_room_for(count); }
     // Returns whether the completions of all requests were polled.
     [[nodiscard]] bool is_unused() const { return requests_.is_unused(); }
 

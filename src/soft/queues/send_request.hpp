@@ -45,6 +45,10 @@ struct SendRequest {
 [[nodiscard]] constexpr bool is_answered(int opcode) {
     return opcode == IBV_WR_RDMA_READ || is_atomic(opcode) || opcode == SOFTRDMA_WR_FLUSH;
 }
+// Returns whether a request only changes a memory window of this side, which was done when it was posted.
+[[nodiscard]] constexpr bool changes_window(int opcode) {
+    return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
+}
 [[nodiscard]] constexpr bool is_message(int opcode) {
     return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }

@@ -79,8 +79,18 @@ void fill_in(ibv_qp_ex &qp) {
         of(self).set_copied({&buffer, 1});
     };
 
-    qp.wr_bind_mw = refuse;
-    qp.wr_local_inv = refuse;
+    qp.wr_bind_mw = [](ibv_qp_ex *self, ibv_mw *window, std::uint32_t rkey, const ibv_mw_bind_info *info) {
+        if (window == nullptr || info == nullptr) {
+            of(self).fail(EINVAL);
+        } else if (ibv_send_wr *const request = of(self).add(IBV_WR_BIND_MW)) {
+            request->bind_mw = {.mw = window, .rkey = rkey, .bind_info = *info};
+        }
+    };
+    qp.wr_local_inv = [](ibv_qp_ex *self, std::uint32_t rkey) {
+        if (ibv_send_wr *const request = of(self).add(IBV_WR_LOCAL_INV)) {
+            request->invalidate_rkey = rkey;
+        }
+    };
     qp.wr_send_tso = refuse;
     qp.wr_set_xrc_srqn = refuse;
 

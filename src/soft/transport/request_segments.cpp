@@ -66,6 +66,10 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     if (waits_for_flush || (offset_ == 0 && !queue_.may_begin(request, most_awaiting_))) {
         return Added::No;
     }
+    if (request.opcode != IBV_WR_RDMA_WRITE && changes_window(request.opcode)) {
+        queue_.built(request, batch_.bytes());
+        return Added::Yes;
+    }
     if (faults_ != nullptr) {
         if (const Added stopped = fault_stops(request); stopped != Added::Yes) {
             return stopped;

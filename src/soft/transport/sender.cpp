@@ -67,6 +67,10 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
             if (all_or_nothing) {
                 queue_.take_back(queue_.size() - before);
             }
+            if (error == window_change_due) {
+                *bad = all_or_nothing ? chain : request;
+                base::set_shared(needs_attention_, true);
+            }
             break;
         }
     }
@@ -138,6 +142,9 @@ bool Sender::agreed(unsigned operation, const char *name) const {
                            request.wr.atomic.remote_addr % wire::atomic_bytes != 0 || parameters_.ord == 0
                        ? EINVAL
                        : 0;
+        case IBV_WR_BIND_MW:
+        case IBV_WR_LOCAL_INV:
+            return window_change_due;
         case SOFTRDMA_WR_FLUSH:
             if (!agreed(SOFTRDMA_OPERATION_FLUSH, "FLUSH")) {
                 return EOPNOTSUPP;
@@ -167,6 +174,44 @@ bool Sender::agreed(unsigned operation, const char *name) const {
     return 0;
 }
 
+int Sender::would_take(const ibv_send_wr *chain, bool &open) const {
+    const base::Lock lock{mutex_};
+    open = state_ == State::Open;
+    std::size_t count = 0;
+    for (; chain != nullptr; chain = chain->next) {
+        std::uint64_t bytes = 0;
+        const int error = check(*chain, bytes);
+        if (error != 0 && error != window_change_due) {
+            return error;
+        }
+        ++count;
+    }
+    return queue_.has_room_for(count) ? 0 : ENOMEM;
+}
+
+int Sender::post_done(const ibv_send_wr &request) {
+    const base::Lock lock{mutex_};
+    if (state_ == State::Idle || queue_.full()) {
+        return state_ == State::Idle ? EINVAL : ENOMEM;
+    }
+    ibv_send_wr done{};
+    done.wr_id = request.wr_id;
+    done.opcode = request.opcode;
+    done.send_flags = request.send_flags & ~unsigned{IBV_SEND_INLINE};
+    queue_.push(done, 0);
+    if (state_ == State::Open) {
+        transmit();
+    } else {
+        queue_.flush(IBV_WC_WR_FLUSH_ERR);
+    }
+    return 0;
+}
+
+void Sender::attended() {
+    const base::Lock lock{mutex_};
+    base::set_shared(needs_attention_, state_ == State::Open && link_ == nullptr);
+}
+
 Sender::Queried Sender::query() const {
     const base::Lock lock{mutex_};
     return {.state = qp_.state, .parameters = parameters_};
@@ -190,7 +235,7 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     interest_ = {.readable = true};
     may_transmit_ = response_turn_ = full_ = holds_ = false;
     broken_.reset();
-    base::set_shared(has_no_link_, false);
+    base::set_shared(needs_attention_, false);
     base::set_shared(wants_turn_, requests_.faults() != nullptr);
     may_hold_ = link.gains_by_batches() && requests_.faults() == nullptr;
     const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
@@ -222,7 +267,7 @@ void Sender::give_up(ibv_wc_status oldest) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_ERR;
     state_ = State::Ended;
-    base::set_shared(has_no_link_, false);
+    base::set_shared(needs_attention_, false);
     queue_.flush(oldest);
 }
 
@@ -238,7 +283,7 @@ void Sender::open(std::uint16_t most_awaiting) {
     parameters_.ord = most_awaiting;
     requests_.set_most_awaiting(most_awaiting);
     base::set_shared(peer_operations_, soft_operations, std::memory_order_release);
-    base::set_shared(has_no_link_, link_ == nullptr);
+    base::set_shared(needs_attention_, link_ == nullptr);
 }
 
 bool Sender::lose_link(bool drops) {
@@ -253,7 +298,7 @@ bool Sender::lose_link(bool drops) {
     link_ = nullptr;
     may_transmit_ = full_ = false;
     drop_batch();
-    base::set_shared(has_no_link_, state_ == State::Open);
+    base::set_shared(needs_attention_, state_ == State::Open);
     return true;
 }
 
@@ -276,7 +321,7 @@ void Sender::reset() {
     broken_.reset();
     drop_batch();
     queue_.reset();
-    base::set_shared(has_no_link_, false);
+    base::set_shared(needs_attention_, false);
 }
 
 void Sender::end(ibv_wc_status oldest, bool reads_on) {
