@@ -133,10 +133,10 @@ QueuePair::~QueuePair() {
 
 [[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
     int error = sender_.post(request, bad, when_bad == ChainPart::Nothing);
-    if (sender_.needs_attention()) [[unlikely]] {
-        if (error == Sender::window_change_due) {
-            error = post_window_changes(bad, when_bad);
-        }
+    if (error == Sender::window_change_due) [[unlikely]] {
+        error = post_window_changes(bad, when_bad);
+    }
+    if (sender_.has_no_link()) [[unlikely]] {
         requests_wait();
     }
     return error;
@@ -146,7 +146,6 @@ QueuePair::~QueuePair() {
 // when its request is posted, before the earlier ones leave: an access to it needs a key that no message has
 // told yet. Its request completes in its turn.
 int QueuePair::post_window_changes(ibv_send_wr **bad, ChainPart when_bad) {
-    sender_.attended();
     bool open = false;
     if (when_bad == ChainPart::Nothing) {
         if (const int error = sender_.would_take(*bad, open); error != 0) {
@@ -159,7 +158,6 @@ int QueuePair::post_window_changes(ibv_send_wr **bad, ChainPart when_bad) {
             if (error != Sender::window_change_due) {
                 return error;
             }
-            sender_.attended();
             request = *bad;
         }
         if (const int error = post_window_change(*request); error != 0) {

@@ -66,10 +66,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
             *bad = request;
             if (all_or_nothing) {
                 queue_.take_back(queue_.size() - before);
-            }
-            if (error == window_change_due) {
-                *bad = all_or_nothing ? chain : request;
-                base::set_shared(needs_attention_, true);
+                *bad = error == window_change_due ? chain : request;
             }
             break;
         }
@@ -207,11 +204,6 @@ int Sender::post_done(const ibv_send_wr &request) {
     return 0;
 }
 
-void Sender::attended() {
-    const base::Lock lock{mutex_};
-    base::set_shared(needs_attention_, state_ == State::Open && link_ == nullptr);
-}
-
 Sender::Queried Sender::query() const {
     const base::Lock lock{mutex_};
     return {.state = qp_.state, .parameters = parameters_};
@@ -235,7 +227,7 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     interest_ = {.readable = true};
     may_transmit_ = response_turn_ = full_ = holds_ = false;
     broken_.reset();
-    base::set_shared(needs_attention_, false);
+    base::set_shared(has_no_link_, false);
     base::set_shared(wants_turn_, requests_.faults() != nullptr);
     may_hold_ = link.gains_by_batches() && requests_.faults() == nullptr;
     const std::size_t max_payload = payload_bytes(parameters.soft_peer, link);
@@ -267,7 +259,7 @@ void Sender::give_up(ibv_wc_status oldest) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_ERR;
     state_ = State::Ended;
-    base::set_shared(needs_attention_, false);
+    base::set_shared(has_no_link_, false);
     queue_.flush(oldest);
 }
 
@@ -283,7 +275,7 @@ void Sender::open(std::uint16_t most_awaiting) {
     parameters_.ord = most_awaiting;
     requests_.set_most_awaiting(most_awaiting);
     base::set_shared(peer_operations_, soft_operations, std::memory_order_release);
-    base::set_shared(needs_attention_, link_ == nullptr);
+    base::set_shared(has_no_link_, link_ == nullptr);
 }
 
 bool Sender::lose_link(bool drops) {
@@ -298,7 +290,7 @@ bool Sender::lose_link(bool drops) {
     link_ = nullptr;
     may_transmit_ = full_ = false;
     drop_batch();
-    base::set_shared(needs_attention_, state_ == State::Open);
+    base::set_shared(has_no_link_, state_ == State::Open);
     return true;
 }
 
@@ -321,7 +313,7 @@ void Sender::reset() {
     broken_.reset();
     drop_batch();
     queue_.reset();
-    base::set_shared(needs_attention_, false);
+    base::set_shared(has_no_link_, false);
 }
 
 void Sender::end(ibv_wc_status oldest, bool reads_on) {

@@ -41,10 +41,8 @@ public:
     // cannot be.
     int post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) EXCLUDES(mutex_);
     // post() returns this for a request that changes a memory window, of which `bad` then tells; with
-    // `all_or_nothing` it tells the first request of the chain. The caller changes the window without a lock,
-    // and calls attended().
+    // `all_or_nothing` it tells the first request of the chain. The caller changes the window without a lock.
     static constexpr int window_change_due = -1;
-    void attended() EXCLUDES(mutex_);
     // Returns 0 when post() and post_done() would take all of the chain now, or else an errno value. `open`
     // becomes false when they would flush it.
     [[nodiscard]] int would_take(const ibv_send_wr *chain, bool &open) const EXCLUDES(mutex_);
@@ -87,9 +85,8 @@ public:
     [[nodiscard]] bool lose_link(bool drops) EXCLUDES(mutex_);
     // Returns whether requests are posted that have no link.
     [[nodiscard]] bool waits_for_link() const EXCLUDES(mutex_);
-    // Returns whether a request may have been posted that has no link, or post() returned window_change_due.
-    // It needs no lock.
-    [[nodiscard]] bool needs_attention() const { return needs_attention_.load(std::memory_order_relaxed); }
+    // Returns whether a request may have been posted that has no link. It needs no lock.
+    [[nodiscard]] bool has_no_link() const { return has_no_link_.load(std::memory_order_relaxed); }
     // Completes the requests as sent, whatever became of them: nobody answers an unreliable queue pair.
     void drop_requests() EXCLUDES(mutex_);
     // Forgets all requests, without completions. There is no link.
@@ -194,9 +191,8 @@ private:
     Group &group_;
     Source &source_;
     std::atomic<unsigned> peer_operations_{0};
-    std::atomic<bool> wants_turn_{false};  // serve() has something to do; changed with the lock
-    // It is open, and has no link, or a window change is due; changed with the lock.
-    std::atomic<bool> needs_attention_{false};
+    std::atomic<bool> wants_turn_{false};   // serve() has something to do; changed with the lock
+    std::atomic<bool> has_no_link_{false};  // it is open, and has no link; changed with the lock
 
     mutable base::Mutex mutex_;
     State state_ GUARDED_BY(mutex_) = State::Idle;
