@@ -43,13 +43,11 @@ enum class Dotted : bool { No, Yes };
 [[nodiscard]] Outcome<Note> read_note(int file);
 
 // Calls `take` with the file's bytes up to `length`, piece by piece, and their offset, and before that
-// `may_read` with their number. Returns 0 or an errno value, which is ENODATA when the file ends before, and
-// ECANCELED when `may_read` returns false.
+// `may_read`, if there is one, with their number. Returns 0 or an errno value, which is ENODATA when the file
+// ends before, and ECANCELED when `may_read` returns false.
 using TakeBytes = std::function<void(std::span<const std::byte>, std::uint64_t)>;
 using MayRead = std::function<bool(std::uint64_t)>;
-[[nodiscard]] int read_all(
-    int fd, std::uint64_t length, const TakeBytes &take,
-    const MayRead &may_read = [](std::uint64_t) { return true; });
+[[nodiscard]] int read_all(int fd, std::uint64_t length, const TakeBytes &take, const MayRead &may_read = {});
 
 // Returns the name of the file with the checksums of a content's blocks (cli/protocol/blocks), beside that of
 // the content. They can be made again, so nothing waits until they are durable.
