@@ -924,13 +924,13 @@ bool Socket::is_readable(int fd) {
             return true;
         }
         const std::uint64_t before = in_.dropped;
-        const bool all = drop_all_doorbells(fd);
+        const bool is_empty = drop_all_doorbells(fd);
         push();
         if (in_.dropped == before && is_mirrored() && is_in_ring(in_.turn)) {  // rule 2
             return (events_now(fd, POLLIN | POLLRDHUP) & ~POLLIN) != 0;
         }
         if (in_.dropped == before) {
-            return all && (events_now(fd, POLLIN) & POLLIN) != 0;
+            return is_empty && (events_now(fd, POLLIN) & POLLIN) != 0;
         }
         if ((events_now(fd, POLLIN) & POLLIN) == 0 && !has_bytes()) {
             return false;

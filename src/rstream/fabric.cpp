@@ -86,7 +86,7 @@ namespace {
 // Returns whether one of the objects has news.
 bool look_at(std::span<fid_t const> objects) {
     bool any = false;
-    for (fid *const object : objects) {
+    for (auto *const object : objects) {
         any = (object->fclass == FI_CLASS_EP ? object_of<Endpoint, fid_ep>(object).has_news()
                                              : object_of<EventQueue, fid_eq>(object).has_event()) ||
               any;
@@ -109,7 +109,7 @@ bool look_for_a_while(std::span<fid_t const> objects) {
 // The descriptors tell of news from now on, if there is none yet.
 base::Result<bool> begin_to_wait(std::span<fid_t const> objects) {
     bool any = false;
-    for (fid *const object : objects) {
+    for (auto *const object : objects) {
         const auto found = object->fclass == FI_CLASS_EP ? object_of<Endpoint, fid_ep>(object).begin_to_wait()
                                                          : object_of<EventQueue, fid_eq>(object).has_event();
         if (!found) {
@@ -134,7 +134,7 @@ int Fabric::try_wait(fid_fabric *, fid_t *fids, int count) {
     }
     return guarded([&] {
         const auto for_endpoints = [objects](void (Endpoint::*function)()) {
-            for (fid *const object : objects) {
+            for (auto *const object : objects) {
                 if (object->fclass == FI_CLASS_EP) {
                     (object_of<Endpoint, fid_ep>(object).*function)();
                 }

@@ -44,9 +44,11 @@ void a_checksum_is_made_of_those_of_parts(void **) {
 }
 
 void pieces_of_any_size_give_the_same_blocks(void **) {
-    for (const std::size_t length : {0, 1, 65'535, 65'536, 65'537, 300'000}) {
+    constexpr std::size_t lengths[] = {0, 1, 65'535, 65'536, 65'537, 300'000};
+    constexpr std::size_t pieces[] = {1'000, 65'536, 1'000'000};
+    for (const std::size_t length : lengths) {
         const std::string content = content_of(length);
-        for (const std::size_t piece : {1'000, 65'536, 1'000'000}) {
+        for (const std::size_t piece : pieces) {
             const cli::Blocks blocks = blocks_of(content, piece);
             assert_int_equal(blocks.length, length);
             assert_int_equal(blocks.sums.size(), cli::blocks_in(length, cli::smallest_block));
