@@ -50,7 +50,9 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     std::atomic<int> *holds = nullptr;         // counts the regions of the device memory that this one is in
 
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
-        return static_cast<std::byte *>(addr) + (address - iova);
+        // A number, because a region of the whole address space begins at null.
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        return reinterpret_cast<std::byte *>(reinterpret_cast<std::uintptr_t>(addr) + (address - iova));
     }
 };
 
