@@ -424,8 +424,8 @@ void Copy::push_all() {
         const auto count = static_cast<std::uint32_t>(all.size());
         // With a message behind it the flush has a completion too: only that says which turn is settled.
         rpma_op &last = all.back();
-        rpma_op &flush = all[all.size() - (tells ? 2 : 1)];
         if (settles && tells) {
+            rpma_op &flush = all[all.size() - 2];
             flush.flags = RPMA_F_COMPLETION_ALWAYS;
             flush.op_context = reinterpret_cast<void *>(context_of(unasked_ + count - 1, now.turn));
             last.flags = RPMA_F_COMPLETION_ALWAYS;

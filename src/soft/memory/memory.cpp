@@ -94,7 +94,7 @@ void Memory::shut(const MemoryRegion &region) const {
 
 void Memory::close(const MemoryRegion &region) const {
     shut(region);
-    Pin::Slot &place = *slot(region.lkey);
+    const Pin::Slot &place = *slot(region.lkey);
     for (auto users = place.users.load(std::memory_order_seq_cst); users != 0;
          users = place.users.load(std::memory_order_seq_cst)) {
         place.users.wait(users, std::memory_order_seq_cst);
