@@ -72,7 +72,7 @@ public:
     virtual void forget_all_in_child() = 0;
 };
 
-// What the agent does for a mirror: calls `answer` for a message, `lost` when the peer is lost.
+// The agent calls these for a mirror: `answer` for a message, `lost` when the peer is lost.
 struct Answers {
     void (*told)(std::uint32_t place, Mirror &mirror);
     // Returns whether the connection is settled. Otherwise the agent asks again, and says when it did so

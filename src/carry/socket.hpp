@@ -233,7 +233,7 @@ private:
         std::uint32_t turn;
         std::atomic<std::uint32_t> under_way;  // calls of the kernel that receive, begun without a link
         std::atomic<int> kept_error;           // that the kernel has told of, and the program does not know
-        // What had come when the peer was last told of a sleep (a link between two hosts).
+        // The bytes that had come when the peer was last told of a sleep (a link between two hosts).
         std::atomic<std::uint64_t> armed_put;
         std::atomic<std::uint64_t> armed_doorbells;
         std::atomic<bool> is_armed;

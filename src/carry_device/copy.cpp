@@ -226,7 +226,7 @@ bool Copy::is_quiet() {
     if (is_late_) {
         push_all();
     }
-    // What was posted without a completion is over when a later one is.
+    // A request without a completion is over when a later one is.
     return is_lost() || (!is_late_ && open_ == unasked_);
 }
 

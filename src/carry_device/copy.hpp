@@ -31,7 +31,8 @@ using Conn = std::unique_ptr<rpma_conn, Ends<rpma_conn_delete>>;
 using Request = std::unique_ptr<rpma_conn_req, Ends<rpma_conn_req_delete>>;
 using Configuration = std::unique_ptr<rpma_conn_cfg, Ends<rpma_conn_cfg_delete>>;
 
-// What an end says in the private data. It has the same bytes on every machine that has the same Link.
+// The private data, by which an end says who it is. It has the same bytes on every machine that has the same
+// Link.
 struct Hello {
     std::uint64_t mark = carry::Link::mark;
     std::uint64_t name[2]{};  // of the connection
@@ -83,7 +84,7 @@ public:
     [[nodiscard]] bool is_lost() const override { return is_lost_.load(std::memory_order_acquire); }
 
 private:
-    // What the peer's copy has, or will have by what is posted.
+    // The peer's copy has this, or will have it by what is posted.
     struct Pushed {
         bool any = false;
         std::uint64_t put = 0;

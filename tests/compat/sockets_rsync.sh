@@ -22,7 +22,7 @@ carry rsync -a "$url/from/" got/ >get.out 2>&1 || die "rsync cannot get a folder
 diff -r from got || die "a file changed"
 carry rsync -a from/ "$url/into/" >put.out 2>&1 || die "rsync cannot send a folder"
 diff -r from into || die "a file that was sent changed"
-# What changed is sent as differences.
+# rsync sends the changes as differences.
 for copy in got into; do printf changed | dd of="$copy/large" bs=1 seek=4000000 conv=notrunc status=none; done
 carry rsync -a --checksum --no-whole-file "$url/from/" got/ >again.out 2>&1 || die "rsync cannot get differences"
 rsync -a --checksum --no-whole-file from/ "$url/into/" >tcp.out 2>&1 || die "rsync cannot send differences over TCP"

@@ -90,7 +90,7 @@ void a_burst_and_then_a_sleep(void **) {
     }
 }
 
-// What was posted before a disconnect arrives, and is done.
+// Requests that were posted before a disconnect arrive, and are done.
 void a_burst_and_a_disconnect(void **) {
     for (unsigned round = 1; round <= 4; ++round) {
         Ends &ends = connected(sizes);

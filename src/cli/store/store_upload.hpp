@@ -49,7 +49,7 @@ public:
           options_{std::move(options)} {}
     ~StoreUpload() override;
 
-    // What was committed.
+    // The content that was committed.
     [[nodiscard]] const Note &note() const { return note_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }

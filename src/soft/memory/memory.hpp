@@ -23,7 +23,7 @@ namespace soft {
 
 struct ProtectionDomain : ibv_pd {
     std::atomic<int> users{0};  // regions, queue pairs, shared receive queues, parent domains
-    // Of a parent domain: the protection domain that it stands for, and a thread domain, or null.
+    // A parent domain has the protection domain that it stands for, and a thread domain, or null.
     ProtectionDomain *inner = nullptr;
     ibv_td *thread_domain = nullptr;
 };

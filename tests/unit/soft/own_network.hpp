@@ -20,7 +20,7 @@
 
 namespace test {
 
-// What main() returns where the process may not make a network.
+// main() returns this where the process may not make a network.
 constexpr int skipped = 77;
 
 // The process has one thread. The interface is down.
