@@ -25,8 +25,8 @@ namespace carry {
 
 using Parts = std::span<const iovec>;
 
-// What one Socket after another has in the same place. To make locks for each would take as long as all else
-// that a short connection needs of this library.
+// The locks of a place, which one Socket after another has. To make locks for each would take as long as all
+// else that a short connection needs of this library.
 struct Locks {
     SharedLock out;
     SharedLock in;

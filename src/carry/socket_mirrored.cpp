@@ -105,7 +105,7 @@ bool Socket::waits_for_copy(const Nothing &nothing) const {
     const int peer = static_cast<int>(1 - side_);
     const bool has_left = copy.leaves[peer] != 0 && !is_in_ring(in_.turn) && peers_turn() == in_.turn;
     const bool is_over = copy.ends[peer] != 0 || copy.closed[peer] != 0 || has_left || is_mirror_lost();
-    // What came before the word that says so came before this look at it.
+    // Bytes that came before the word that says so came before this look at them.
     return !is_over || peers_turn() != in_.turn || in_ring(in_.turn) != 0;
 }
 

@@ -30,8 +30,8 @@ public:
 
     [[nodiscard]] std::uint32_t value() const { return ~state_; }
 
-    // What turns the checksum of some bytes into their part of the checksum when so many others follow: that
-    // number of bits, as a power of x modulo the polynomial.
+    // A factor that turns the checksum of some bytes into their part of the checksum when so many others
+    // follow: that number of bits, as a power of x modulo the polynomial.
     class Behind {
     public:
         explicit Behind(std::uint64_t bytes) {

@@ -73,7 +73,7 @@ while read -r entry _; do
     }
 done <"$work/theirs"
 
-# What is not for drivers: the names of the libraries, and of the inlines and macros in their headers.
+# The names that are not for drivers: those of the libraries, and of the inlines and macros in their headers.
 drivers=$(awk '/for drivers/ { printf "%s%s", (n++ ? "|" : ""), $1 }' "$work/theirs")
 headers=$(printf '#include <rdma/rdma_cma.h>\n#include <rdma/rdma_verbs.h>\n' | cc -E -x c - |
     sed -n 's/^# [0-9]* "\([^"]*\(infiniband\/verbs\|rdma_cma\|rdma_verbs\)\.h\)".*/\1/p' | sort -u)

@@ -90,7 +90,7 @@ for i in 1 2 3 4; do
 done
 pulled file
 
-# What a crash leaves of a content that is gone goes at the next start.
+# The next start removes the files that a crash leaves of a content that is gone.
 stop_server
 touch "$store/default/.1.blocks" "$store/default/.mine"
 start_server store --keep 2

@@ -10,7 +10,7 @@ for program in curl rsync; do
     command -v $program >/dev/null || { echo "SKIPPED, nothing was tested: no $program"; exit 77; }
 done
 ip link set lo up
-# What the page says of systemd is a comment there.
+# The commands of systemd are comments on the page.
 sed -n 's/^    //p' "$page" >commands
 [ "$(grep -c . commands)" -ge 40 ] || die "the page has few commands"
 mkdir bin folder

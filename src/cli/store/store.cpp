@@ -61,7 +61,7 @@ Mapping map(int fd, std::size_t size) {
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
 }
 
-// What the rate of a check counts for each content, beside its bytes.
+// The rate of a check counts this for each content, beside its bytes.
 constexpr std::uint64_t cost_of_look = std::uint64_t{64} << 10;
 
 // Returns the fault of a content, and sets its note; empty without a fault, or when it ended early.

@@ -196,7 +196,7 @@ private:
     bool overrun_ GUARDED_BY(mutex_) = false;  // it has been reported
     const Faults *const faults_ = Faults::active();
     std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // the count for injected faults
-    // Of each place of the ring; null when the program asked for none.
+    // One for each place of the ring; null when the program asked for none.
     std::unique_ptr<Stamp[]> stamps_ GUARDED_BY(mutex_);
     bool watched_ GUARDED_BY(mutex_) = faults_ != nullptr;  // push_watched() has something to do
     std::vector<Other> others_ GUARDED_BY(mutex_);
