@@ -19,10 +19,14 @@ constexpr unsigned writing = IBV_ACCESS_REMOTE_WRITE;
 // Two connected ends of the soft device, and memory of the server's to which windows can be bound. Its own
 // key gives peers no right.
 struct Bindable {
-    explicit Bindable(const Sizes &sizes = {}) : ends{connected(sizes)} {
+    // Skips before it asks for a queue pair, as a kernel's device may refuse the operations.
+    static Ends &only_soft(const Sizes &sizes) {
         if (!subject.is_soft) {
             skip();
         }
+        return connected(sizes);
+    }
+    explicit Bindable(const Sizes &sizes = {}) : ends{only_soft(sizes)} {
         region = ends.server.register_memory(bytes.data(), bytes.size(),
                                              int{IBV_ACCESS_LOCAL_WRITE} | int{IBV_ACCESS_MW_BIND});
         assert_non_null(region);
