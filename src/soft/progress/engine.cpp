@@ -177,12 +177,16 @@ void Engine::arm(Group &group, Arm how) {
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 
-void Engine::tell_held(Group &group) {
+bool Engine::tell_held(Group &group) {
     {
         const base::Lock lock{state_->mutex};
+        if (state_->ending) {
+            return false;
+        }
         state_->held.push_back(group.engine_key_);
     }
     base::raise_event(state_->wake.get());
+    return true;
 }
 
 // Has the groups send what their sources hold back. Returns whether it has to look again after a nap: the
@@ -199,7 +203,7 @@ bool Engine::look_at_held() {
                 return kept != 0;
             }
             group = state.groups.at(state.held[kept]).lock();
-            last_time = !group || !group->holds_anew();
+            last_time = state.ending || !group || !group->holds_anew();
             if (last_time) {
                 state.held.erase(state.held.begin() + static_cast<std::ptrdiff_t>(kept));
             } else {
@@ -256,6 +260,7 @@ int Engine::tick(base::Clock::time_point now) {
         fast = fast || wanted == Ticks::Fast;
     }
     const base::Lock lock{state.mutex};
+    fast = fast || state.tick_ms == fast_tick_ms;  // a group that had its turn above wants them so since
     state.tick_ms = state.ticked_groups.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
     return state.tick_ms;
 }
@@ -360,8 +365,9 @@ void Engine::run() {
         }
         base::Lock lock{state.mutex};
         if (state.groups.empty() || state.ending) {
-            lock.unlock();  // the sink is a function of the program
-            base::tell_withheld_lines(now, true);
+            lock.unlock();
+            (void)look_at_held();                  // a thread may have told of a source since the last look
+            base::tell_withheld_lines(now, true);  // unlocked: the sink is a function of the program
             lock.lock();
         }
         if (state.groups.empty() || state.ending) {

@@ -330,12 +330,14 @@ void Group::serve_for_engine() {
     }
 }
 
-void Group::tell_held(Source &source) {
+bool Group::tell_held(Source &source) {
     nudges_.add(source);
     times_held_.fetch_add(1, std::memory_order_relaxed);
-    if (!engine_told_.exchange(true, std::memory_order_acq_rel)) {
-        Engine::instance().tell_held(*this);
+    if (engine_told_.exchange(true, std::memory_order_acq_rel) || Engine::instance().tell_held(*this)) {
+        return true;
     }
+    engine_told_.store(false, std::memory_order_relaxed);
+    return false;
 }
 
 // Is called when the caller is about to sleep on a descriptor of its own. The engine would do it later.

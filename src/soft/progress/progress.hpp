@@ -11,6 +11,14 @@
 // A change of owner loses no event, because links at rest and sockets are level-triggered: the next owner
 // sees the bytes that are still unread. A poller looks at each source itself, and does not let them rest. The
 // engine's tick notices a poller that has stopped, at most two ticks later.
+//
+// A source that holds bytes back (Group::tell_held) gets a turn after that, whoever owns the group. First, it
+// is among the nudges before engine_told_ is set. Second, a thread that takes it from there gives it a turn
+// with the group's lock, and the source's own lock orders that turn after the post. Third, while engine_told_
+// is true, the engine has the group in its list; it takes the group out, sets engine_told_ to false by an
+// exchange, and then looks at the nudges once more. Either that exchange reads what a caller of tell_held()
+// has stored, and the engine finds its source, or that caller finds false and tells the engine anew. The
+// engine waits for the group's lock there, so a poll that finds the lock taken may leave without a look.
 #pragma once
 
 #include <sys/types.h>
@@ -82,8 +90,9 @@ public:
     // lock.
     [[nodiscard]] unsigned looks() const { return looks_.count.load(std::memory_order_relaxed); }
     // Tells the group and the engine that a source holds bytes back. The next look gives it a turn, or the
-    // engine, whichever comes first. Needs no lock; the source is in the group.
-    void tell_held(Source &source);
+    // engine, whichever comes first. Returns false when the process ends and the engine gives no more turns.
+    // Needs no lock; the source is in the group.
+    [[nodiscard]] bool tell_held(Source &source);
     // Lets a source rest that had a turn, unless the group goes on to look at it.
     void let_rest(Source &source) REQUIRES(mutex_);
 
@@ -211,7 +220,7 @@ private:
     void begin_ticks(Group &group, Ticks how);
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
     void arm(Group &group, Arm how);
-    void tell_held(Group &group);
+    [[nodiscard]] bool tell_held(Group &group);
     [[nodiscard]] bool look_at_held();
     void nap();
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);

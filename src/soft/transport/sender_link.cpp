@@ -60,7 +60,7 @@ Broken::By reason_of(Added added) {
     if (!holds_) {
         holds_ = true;
         tell_turn();
-        group_.tell_held(source_);
+        return group_.tell_held(source_);
     }
     return true;
 }

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // In a burst of posts many requests leave with one call of the kernel. The first ones, and one alone, leave
-// during their post. The last ones leave without another call of the program.
+// during their post. The last ones leave without another call of the program, whoever owns their group.
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "soft/progress/progress.hpp"
+#include "soft/queues/completion_queue.hpp"
 
 // This comes last, because it asserts.
 #include "device.hpp"
@@ -132,12 +141,99 @@ void a_long_request_takes_along_what_is_held(Ends &ends) {
     device.expect_completion(0);
 }
 
+std::shared_ptr<soft::Group> group_of(const Device &device) {
+    return soft::CompletionQueue::of(device.cq)->group();
+}
+
+// Posts a burst, of which all leave without another call.
+void expect_burst_to_leave(Ends &ends, rdma_cm_id *id, unsigned seed) {
+    auto &[device, peer, other] = ends;
+    device.fill(seed);
+    (void)calls_of_posts(device, id, burst - 1);
+    expect_writes(peer, device, burst - 1);
+}
+
+// The thread that has the lock may have had its turn already, so the poll must not be the last hope.
+void a_poll_that_finds_the_lock_taken_is_no_look(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    rdma_cm_id *const id = establish(device, peer);
+    const auto group = group_of(device);
+    device.fill(1);
+    {
+        const base::Lock lock{group->mutex()};
+        assert_int_equal(calls_of_posts(device, id, burst - 1), first_at_once);
+        std::array<ibv_wc, first_at_once> completions;
+        assert_int_equal(ibv_poll_cq(device.cq, first_at_once, completions.data()), first_at_once);
+        assert_int_equal(ibv_poll_cq(device.cq, 1, completions.data()), 0);
+    }
+    expect_writes(peer, device, burst - 1);
+}
+
+// The engine does not wait for a poller that has stopped to poll.
+void a_burst_of_a_poller_leaves(Ends &ends) {
+    rdma_cm_id *const id = establish(ends.device, ends.peer);
+    for (unsigned round = 0; round < 10; ++round) {
+        for (unsigned i = 0; i < burst; ++i) {
+            assert_false(ends.device.has_completion());
+        }
+        expect_burst_to_leave(ends, id, round);
+        expect_completions(ends.device, burst - 1);
+    }
+}
+
+// A thread outside that sleeps, or has left for good, makes no call of the device.
+void a_burst_beside_threads_outside_leaves(Ends &ends) {
+    rdma_cm_id *const id = establish(ends.device, ends.peer);
+    const auto group = group_of(ends.device);
+    group->begin_outside();
+    expect_burst_to_leave(ends, id, 1);
+    expect_completions(ends.device, burst - 1);
+    group->hand_over();
+    expect_burst_to_leave(ends, id, 2);
+    group->end_outside();
+    expect_completions(ends.device, burst - 1);
+    group->hand_over();
+    expect_burst_to_leave(ends, id, 3);
+    expect_completions(ends.device, burst - 1);
+}
+
+void a_burst_beside_a_thread_that_sleeps_leaves(Ends &ends) {
+    rdma_cm_id *const id = establish(ends.device, ends.peer);
+    const std::array groups{group_of(ends.device)};
+    const base::Fd wakes{eventfd(0, EFD_CLOEXEC)};
+    std::atomic<bool> ready{false};
+    std::jthread sleeper{[&] { (void)soft::Group::wait(groups, wakes.get(), [&] { return ready.load(); }); }};
+    for (unsigned round = 0; round < 10; ++round) {
+        expect_burst_to_leave(ends, id, round);
+        expect_completions(ends.device, burst - 1);
+    }
+    ready = true;
+    assert_int_equal(eventfd_write(wakes.get(), 1), 0);
+}
+
+// A program may post in what it runs at its end, after the engine has gone. This is the last test.
+void nothing_is_held_when_the_engine_has_ended(Ends &ends) {
+    rdma_cm_id *const id = establish(ends.device, ends.peer);
+    expect_burst_to_leave(ends, id, 1);
+    expect_completions(ends.device, burst - 1);
+    soft::Engine::at_exit();
+    for (unsigned round = 0; round < 2; ++round) {
+        expect_burst_to_leave(ends, id, round);
+        expect_completions(ends.device, burst - 1);
+    }
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {fixture_test(a_burst_leaves_with_few_calls),
                                 fixture_test(one_request_alone_leaves_at_once),
                                 fixture_test(requests_one_by_one_are_no_burst),
-                                fixture_test(a_long_request_takes_along_what_is_held)};
+                                fixture_test(a_long_request_takes_along_what_is_held),
+                                fixture_test(a_poll_that_finds_the_lock_taken_is_no_look),
+                                fixture_test(a_burst_of_a_poller_leaves),
+                                fixture_test(a_burst_beside_threads_outside_leaves),
+                                fixture_test(a_burst_beside_a_thread_that_sleeps_leaves),
+                                fixture_test(nothing_is_held_when_the_engine_has_ended)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
