@@ -325,26 +325,13 @@ bool small_copy([[maybe_unused]] void *to, [[maybe_unused]] const void *from,
 #endif
 }
 
-}  // namespace
-
-void install_guard() {
-    install(SIGSEGV, newest_segv);
-    install(SIGBUS, newest_bus);
-    base::set_shared(installed, true);
-}
-
-bool guarded_copy(void *to, const void *from, std::size_t size) {
-    if (size == 0) {
-        return true;  // the pointers may be null
-    }
-    if (size <= most_of_a_small_copy) {
-        return small_copy(to, from, size);
-    }
+// These two are not inlined, because a small copy would then save registers for them.
+[[gnu::noinline]] bool large_copy(void *to, const void *from, std::size_t size) {
     const iovec piece = base::part_of(from, size);
     return attempt(range_of(to, size), {&piece, 1}, [to, from, size] { copy(to, from, size); });
 }
 
-bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {
+[[gnu::noinline]] bool gather_many(std::byte *to, std::span<const iovec> pieces) {
     const std::size_t size = base::size_of(pieces);
     if (size == 0) {
         return true;
@@ -363,6 +350,26 @@ bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {
             next += piece.iov_len;
         }
     });
+}
+
+}  // namespace
+
+void install_guard() {
+    install(SIGSEGV, newest_segv);
+    install(SIGBUS, newest_bus);
+    base::set_shared(installed, true);
+}
+
+bool guarded_copy(void *to, const void *from, std::size_t size) {
+    if (size == 0) {
+        return true;  // the pointers may be null
+    }
+    return size <= most_of_a_small_copy ? small_copy(to, from, size) : large_copy(to, from, size);
+}
+
+bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {
+    return pieces.size() == 1 ? guarded_copy(to, pieces[0].iov_base, pieces[0].iov_len)
+                              : gather_many(to, pieces);
 }
 
 bool guarded_store(std::uint64_t *to, std::uint64_t value) {

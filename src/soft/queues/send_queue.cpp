@@ -133,6 +133,16 @@ bool SendQueue::only_has_to_send() const {
     return last_left_ != 0 || all_sent_;
 }
 
+inline void SendQueue::pop() {
+    requests_.pop();
+    --first_uncommitted_;
+    --first_unbuilt_;
+    if (last_left_ != 0) {
+        --last_left_;
+        all_sent_ = all_sent_ || last_left_ == 0;
+    }
+}
+
 // Takes the lock of the completion queue once for all completions.
 [[gnu::hot]] void SendQueue::retire() {
     while (front_is_done()) {
@@ -150,16 +160,6 @@ bool SendQueue::only_has_to_send() const {
             ++unsignaled_;
             pop();
         }
-    }
-}
-
-void SendQueue::pop() {
-    requests_.pop();
-    --first_uncommitted_;
-    --first_unbuilt_;
-    if (last_left_ != 0) {
-        --last_left_;
-        all_sent_ = all_sent_ || last_left_ == 0;
     }
 }
 

@@ -58,7 +58,11 @@ public:
     [[nodiscard]] bool make_room_to_keep();
     [[nodiscard]] bool has_room_to_lend(std::size_t bytes) const { return lent_ + bytes <= max_lent_bytes; }
     void add_lent(const wire::Segment &segment, std::span<const iovec> payload);
-    void keep();
+    void keep() {
+        if (lent_pieces_ != 0) [[unlikely]] {
+            copy_lent();
+        }
+    }
 
     // Sends the bytes that the link takes. When the batch is not empty then, the link is full. A failure ends
     // the connection.
@@ -94,10 +98,13 @@ private:
 
     [[nodiscard]] std::byte *next_own() { return own_.data() + used_; }
     void put_next_own(std::size_t size);
-    void put_own(std::span<const std::byte> bytes);
+    [[nodiscard]] std::size_t store_trailer(const wire::Segment &segment, std::byte *trailer);
     void put_header(const wire::Segment &segment);
     void put_trailer(const wire::Segment &segment);
     void put_payload(const iovec &piece, bool lent = false);
+    void copy_lent();
+    template <typename Copy>
+    bool add_own(const wire::Segment &segment, Copy copy);
 
     std::array<std::byte, few_bytes> few_;
     std::unique_ptr<std::byte[]> many_;  // room for many_bytes; allocated at the first use

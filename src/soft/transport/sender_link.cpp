@@ -123,6 +123,10 @@ void Sender::drop_batch() {
         responses_.batch_was_cleared();
         queue_.sent();
         after_retiring();
+        if (!broken_ && !queue_.has_next() && !responses_.has_next()) {
+            want_writable(false);  // as build_batch() would find, with more instructions for a request alone
+            return;
+        }
     }
 }
 
