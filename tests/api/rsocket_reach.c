@@ -257,7 +257,8 @@ static void nothing_waits_that_must_not(void **state) {
  * set does not look at the rsocket again. */
 static void connect_in_vain(int set) {
     struct epoll_event event = {.events = EPOLLOUT};
-    const double deadline = seconds() + 30;
+    const double begin = seconds();
+    const double deadline = begin + 30;
     uint16_t port = 0;
     const int silent = listening_socket(&port);
     const struct sockaddr_in there = loopback_at(port);
@@ -271,7 +272,9 @@ static void connect_in_vain(int set) {
         assert_int_equal(rconnect(fd, (const struct sockaddr *)&there, sizeof(there)), -1);
         assert_true(seconds() < deadline);
     } while (errno == EALREADY);
-    assert_int_equal(errno, ECONNREFUSED);
+    /* When this thread did not run for a second, the rsocket has connected in TCP before the server went. */
+    const int error = errno;
+    assert_true(error == ECONNREFUSED || (error == ECONNRESET && seconds() - begin > 1));
 }
 
 /* Only the end of the time that the server has for its answer wakes the thread. */

@@ -13,12 +13,19 @@
 namespace {
 
 std::atomic<std::uint64_t> next_cut{0};  // 0: nothing is cut
-// The library also receives shorter things than streams, each in one call. Those calls are never shortened.
+// The library also receives things of a few bytes, each in one call. Those calls are never shortened.
 constexpr std::size_t least_room = 64;
 constexpr std::size_t most_pieces = 64;
 
+// A datagram is whole, or the kernel's answer to a question of netlink would lose its end.
+bool is_stream(int fd) {
+    int type = 0;
+    socklen_t length = sizeof(type);
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM;
+}
+
 // Returns how many of `size` bytes a call may transfer that does not wait.
-std::size_t cut(std::size_t size, std::size_t least, int flags) {
+std::size_t cut(int fd, std::size_t size, std::size_t least, int flags) {
     if (size <= least || (flags & MSG_DONTWAIT) == 0 || next_cut.load(std::memory_order_relaxed) == 0) {
         return size;
     }
@@ -28,16 +35,16 @@ std::size_t cut(std::size_t size, std::size_t least, int flags) {
     chance = (chance ^ chance >> 27) * 0x94d049bb133111eb;
     chance ^= chance >> 31;
     const std::uint64_t most = chance % 8 == 0 ? size : chance % 8 == 1 ? std::min<std::size_t>(size, 64) : 0;
-    return most == 0 ? size : 1 + (chance >> 8) % most;
+    return most == 0 || !is_stream(fd) ? size : 1 + (chance >> 8) % most;
 }
 
 // The message with less in it: its pieces are copied to `room`.
-msghdr cut_message(const msghdr &message, std::span<iovec> room, int flags) {
+msghdr cut_message(int fd, const msghdr &message, std::span<iovec> room, int flags) {
     std::size_t size = 0;
     for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
         size += message.msg_iov[i].iov_len;
     }
-    std::size_t left = cut(size, 1, flags);
+    std::size_t left = cut(fd, size, 1, flags);
     if (left == size || message.msg_iovlen > room.size()) {
         return message;
     }
@@ -64,12 +71,12 @@ void split_transfers(std::uint64_t seed) {
 extern "C" {
 
 __attribute__((visibility("default"))) ssize_t recv(int fd, void *room, size_t size, int flags) {
-    return syscall(SYS_recvfrom, fd, room, cut(size, least_room, flags), flags, nullptr, nullptr);
+    return syscall(SYS_recvfrom, fd, room, cut(fd, size, least_room, flags), flags, nullptr, nullptr);
 }
 
 __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr *message, int flags) {
     std::array<iovec, most_pieces> pieces;
-    msghdr shorter = cut_message(*message, pieces, flags);
+    msghdr shorter = cut_message(fd, *message, pieces, flags);
     const ssize_t count = syscall(SYS_recvmsg, fd, &shorter, flags);
     message->msg_namelen = shorter.msg_namelen;
     message->msg_controllen = shorter.msg_controllen;
@@ -78,12 +85,12 @@ __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr *message, 
 }
 
 __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, size_t size, int flags) {
-    return syscall(SYS_sendto, fd, bytes, cut(size, 1, flags), flags, nullptr, 0);
+    return syscall(SYS_sendto, fd, bytes, cut(fd, size, 1, flags), flags, nullptr, 0);
 }
 
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const msghdr *message, int flags) {
     std::array<iovec, most_pieces> pieces;
-    const msghdr shorter = cut_message(*message, pieces, flags);
+    const msghdr shorter = cut_message(fd, *message, pieces, flags);
     return syscall(SYS_sendmsg, fd, &shorter, flags);
 }
 }
