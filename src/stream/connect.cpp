@@ -162,6 +162,9 @@ void Connection::meet(const rpma_conn_private_data &data) {
                         .report = report_,
                         .scratch = shard_->scratch()};
     exchange_.emplace(common, *theirs, life_, early_sends_);
+    if (side_ == Side::Passive && device_.is_iwarp() && device_.is_of_kernel()) {
+        exchange_->outgoing().wait_for_peer();
+    }
 }
 
 void Connection::take_event(rpma_conn_event event) {

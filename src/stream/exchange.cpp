@@ -80,6 +80,9 @@ Trouble Exchange::take_word(Word word) {
 }
 
 int Exchange::settle() {
+    if (outgoing_.waits_for_peer() && incoming_.has_heard()) {
+        outgoing_.begin();
+    }
     if (!early_sends_.empty()) {
         if (const int error = send_early_sends(); error != 0) {
             return error;

@@ -10,6 +10,7 @@ namespace stream {
 
 [[gnu::noinline]] int Incoming::post_receives() {
     const std::size_t count = std::exchange(taken_count_, 0);
+    has_heard_ = has_heard_ || count != 0;
     return count != 0 && rpma_recv_many(common_.conn.get(), taken_.data(), count, nullptr) != 0 ? ECONNABORTED
                                                                                                 : 0;
 }

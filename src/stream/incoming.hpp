@@ -60,6 +60,8 @@ public:
         ++taken_count_;
         return bits;
     }
+    // Returns whether a word of the peer has come.
+    [[nodiscard]] bool has_heard() const { return has_heard_ || taken_count_ != 0; }
     // Returns whether there is no room for another receive that is to be posted again.
     [[nodiscard]] bool must_post_receives() const { return taken_count_ == taken_.size(); }
     // Posts the receives of words that have come again. The peer uses the receive of a message with bytes
@@ -110,6 +112,7 @@ private:
     // Receives of words that have come, to be posted again together.
     std::array<rpma_recv_op, receives_at_once> taken_{};
     std::size_t taken_count_ = 0;
+    bool has_heard_ = false;  // a word whose receive is posted again
 };
 
 }  // namespace stream

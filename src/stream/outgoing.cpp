@@ -158,11 +158,16 @@ bool Outgoing::take_update(std::uint16_t limit) {
 
 // Posts the writes, which are all elements but the last, and behind them the word, if there is one, in the
 // last. They take `bytes` bytes of the send buffer.
+//
+// On iWARP each write from the send buffer has a completion of its own. The kernel's soft-iWARP (siw) gives
+// TCP the pages themselves of a write that has none, and completes the word behind it before TCP has sent
+// them: the bytes of a later message, in the same place, would reach the peer twice.
 int Outgoing::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::optional<std::uint32_t> word) {
     const auto writes = writes_and_room.first(writes_and_room.size() - 1);
     for (rpma_op &write : writes) {
         write.type = RPMA_OP_WRITE;
-        write.flags = RPMA_F_COMPLETION_ON_ERROR;
+        write.flags = write.local != nullptr && common_.device.is_iwarp() ? RPMA_F_COMPLETION_ALWAYS
+                                                                          : RPMA_F_COMPLETION_ON_ERROR;
     }
     rpma_op *last = &writes_and_room.back();
     std::size_t count = writes_and_room.size();
@@ -184,7 +189,23 @@ int Outgoing::post(std::span<rpma_op> writes_and_room, std::size_t bytes, std::o
     last->flags = RPMA_F_COMPLETION_ALWAYS;
     const bool is_last = word == encode(Op::Control, static_cast<std::uint32_t>(Control::Disconnect));
     last->op_context = reinterpret_cast<const void *>(is_last ? farewell : 0);
-    return hand_over(writes_and_room.first(count), bytes);
+    const auto ops = writes_and_room.first(count);
+    note_posted(ops, bytes);
+    return hand_over(ops);
+}
+
+// Notes the operations that are about to be posted, up to each that completes, and the bytes that those take
+// of the send buffer.
+void Outgoing::note_posted(std::span<const rpma_op> ops, std::size_t bytes) {
+    std::uint32_t places = 0;
+    for (const rpma_op &op : ops.first(ops.size() - 1)) {
+        ++places;
+        if (op.flags == RPMA_F_COMPLETION_ALWAYS) {
+            posted_.posted(op.len, std::exchange(places, 0));
+            bytes -= op.len;
+        }
+    }
+    posted_.posted(bytes, places + 1);
 }
 
 }  // namespace stream

@@ -99,6 +99,13 @@ public:
     }
     [[nodiscard]] int send_update(const ReceiveRing::Update &update);
 
+    // Posts nothing before begin(). On iWARP the end that was asked is silent until the other end's first
+    // message. The soft device sees to that; siw sends at once, and a siw that finds more bytes behind the
+    // answer to its request than the answer has refuses it.
+    void wait_for_peer() { posted_.hold(); }
+    [[nodiscard]] bool waits_for_peer() const { return posted_.is_held(); }
+    void begin() { posted_.release(); }
+
     // Is called for each completion of a post. Posts complete in their order.
     void completed() { (void)posted_.completed(); }
     // Notes that the peer has taken messages, and perhaps opened windows. Returns false when it cannot have.
@@ -125,6 +132,7 @@ private:
     [[nodiscard]] int put_copied(std::span<const iovec> parts, std::size_t skip, KeyedMemory to, bool tells);
     [[nodiscard]] int post(std::span<rpma_op> writes_and_room, std::size_t bytes,
                            std::optional<std::uint32_t> word);
+    void note_posted(std::span<const rpma_op> ops, std::size_t bytes);
     // Posts a message of these operations. They take `bytes` bytes of the send buffer.
     [[nodiscard]] int hand_over(std::span<const rpma_op> ops, std::size_t bytes) {
         posted_.posted(bytes, static_cast<std::uint32_t>(ops.size()));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // stream/send_ring: the messages that are posted and not complete. Messages complete in the order in which
 // they were posted; each gives back its bytes of the send buffer and its places in the send queue. When all
-// are complete, the next bytes take the buffer's first place again, which the processor's cache has.
+// are complete, the next bytes take the buffer's first place again, which the processor's cache has. A write
+// with a completion of its own is a message here, and the word behind it another.
 //
 // When the device has taken the bytes during the post, a completion of its own is not worth its cost. Such a
 // message is silent while there is enough room: it completes with the next message that is not silent.
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "base/ring.hpp"
 #include "stream/receive_ring.hpp"
@@ -74,6 +76,11 @@ public:
         return true;
     }
 
+    // Takes all places away, so that nothing is posted, until release().
+    void hold() { held_ = std::exchange(places_, 0); }
+    void release() { places_ += std::exchange(held_, 0); }
+    [[nodiscard]] bool is_held() const { return held_ != 0; }
+
     [[nodiscard]] std::size_t free() const { return free_; }
     // Returns whether the device needs no memory of what is posted.
     [[nodiscard]] bool idle() const { return posted_.empty(); }
@@ -91,6 +98,7 @@ private:
     std::size_t enough_;
     std::size_t next_ = 0;
     std::uint32_t places_;
+    std::uint32_t held_ = 0;
     std::uint32_t kept_;
     std::uint32_t most_silent_;
     Posted silent_;  // all that will complete with the next message that is not
