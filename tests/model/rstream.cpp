@@ -145,7 +145,9 @@ std::string kill_one(const char *self, Dice &dice, const char *address) {
         }
     }
     if (wrong.empty() && (!is_killed || got != -FI_ECONNRESET)) {
-        wrong = "a receive from a killed peer gives " + std::to_string(got);
+        wrong = std::string{"a receive from a peer that "} + (is_killed ? "was" : "is to be") +
+                " killed gives " + std::to_string(got) + " behind " + std::to_string(bytes.received()) +
+                " bytes";
     }
     return wrong.empty() ? fabric.read_until([&] { return fabric.told(endpoint).ends == 1; }) : wrong;
 }
