@@ -241,15 +241,9 @@ void only_a_request_learns_of_the_peers_end(void **) {
     expect_message(pair.a, pair.b, 1);
     assert_int_equal(post_receive(pair.a, 3, {sge(pair.a, 0, 8)}), 0);
     pair.b.destroy_queue_pair();
-    // The queue pair has lost its link when a request fails. Until then requests complete that TCP took.
-    ibv_wc completion{};
-    do {
-        assert_int_equal(query(pair.a).qp_state, IBV_QPS_RTS);
-        assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 8, 4)}), 0);
-        completion = next_completion(pair.a.cq);
-        assert_int_equal(completion.wr_id, 4);
-    } while (completion.status == IBV_WC_SUCCESS);
-    assert_int_equal(completion.status, IBV_WC_RETRY_EXC_ERR);
+    assert_int_equal(query(pair.a).qp_state, IBV_QPS_RTS);
+    assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 8, 4)}), 0);
+    expect_completion(pair.a.cq, 4, IBV_WC_RETRY_EXC_ERR);
     expect_completion(pair.a.cq, 3, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(query(pair.a).qp_state, IBV_QPS_ERR);
     assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 8, 5)}), 0);
@@ -259,10 +253,10 @@ void only_a_request_learns_of_the_peers_end(void **) {
 // The last messages of a peer that has gone wait for their receives.
 void messages_outlive_their_sender(void **) {
     Pair &pair = by_number();
+    expect_message(pair.a, pair.b, 1);  // they have a link
     for (std::uint64_t i = 0; i < 4; ++i) {
-        fill(pair.a, 0, 64, static_cast<unsigned>(i));
-        assert_int_equal(post(pair.a, {send_request(pair.a, 0, 64, i)}), 0);
-        expect_completion(pair.a.cq, i);
+        fill(pair.a, 64 * i, 64, static_cast<unsigned>(i));
+        assert_int_equal(post(pair.a, {send_request(pair.a, 64 * i, 64, i)}), 0);
     }
     pair.a.destroy_queue_pair();
     for (std::uint64_t i = 0; i < 4; ++i) {
@@ -271,6 +265,77 @@ void messages_outlive_their_sender(void **) {
         assert_true(holds(pair.b, 0, 64, static_cast<unsigned>(i)));
     }
     assert_int_equal(query(pair.b).qp_state, IBV_QPS_RTS);
+}
+
+// A completion says that the bytes are in the peer's memory, and not only that TCP has them.
+void a_completion_says_placed(void **) {
+    Pair &pair = by_number();
+    for (unsigned round = 0; round < 100; ++round) {
+        fill(pair.a, 0, 65536, round);
+        assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 65536, round)}), 0);
+        expect_completion(pair.a.cq, round);
+        assert_true(holds(pair.b, 0, 65536, round));
+    }
+}
+
+void a_send_is_complete_when_it_has_its_receive(void **) {
+    Pair &pair = by_number();
+    assert_int_equal(post(pair.a, {send_request(pair.a, 0, 8, 1), send_request(pair.a, 0, 8, 2),
+                                   write_request(pair.a, pair.b, 0, 8, 3)}),
+                     0);
+    expect_no_completion(pair.a.cq);
+    for (const std::uint64_t wr_id : {1U, 2U}) {
+        assert_int_equal(post_receive(pair.b, wr_id, {sge(pair.b, 0, 8)}), 0);
+        expect_completion(pair.b.cq, wr_id);
+        expect_completion(pair.a.cq, wr_id);
+    }
+    expect_completion(pair.a.cq, 3);
+}
+
+// The peer tells what it has placed, and answers what it owes, before it tells what it refuses.
+void an_error_is_that_of_its_request(void **) {
+    Pair &pair = by_number();
+    fill(pair.b, 4096, 65536, 3);
+    Request bad = write_request(pair.a, pair.b, 0, 8, 4);
+    bad.rkey = 0;
+    assert_int_equal(
+        post(pair.a, {write_request(pair.a, pair.b, 0, 8, 1), read_request(pair.a, pair.b, 4096, 65536, 2),
+                      write_request(pair.a, pair.b, 0, 8, 3), bad, write_request(pair.a, pair.b, 8, 8, 5)}),
+        0);
+    for (const std::uint64_t wr_id : {1U, 2U, 3U}) {
+        expect_completion(pair.a.cq, wr_id);
+    }
+    assert_true(holds(pair.a, 4096, 65536, 3));
+    expect_completion(pair.a.cq, 4, IBV_WC_REM_ACCESS_ERR);
+    expect_completion(pair.a.cq, 5, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(query(pair.a).qp_state, IBV_QPS_ERR);
+}
+
+// A peer that has got a message may go at once.
+void a_message_is_acknowledged_before_its_receiver_goes(void **) {
+    for (std::uint64_t i = 0; i < 50; ++i) {
+        Pair &pair = by_number();
+        assert_int_equal(post_receive(pair.b, i, {sge(pair.b, 0, 8)}), 0);
+        assert_int_equal(post(pair.a, {send_request(pair.a, 0, 8, i)}), 0);
+        expect_completion(pair.b.cq, i);
+        pair.b.destroy_queue_pair();
+        expect_completion(pair.a.cq, i);
+        assert_int_equal(query(pair.a).qp_state, IBV_QPS_RTS);
+    }
+}
+
+// RESET removes the completions that nobody has polled.
+void reset_forgets_completions(void **) {
+    Pair &pair = by_number();
+    Pair &other = unconnected();
+    assert_int_equal(post_receive(pair.b, 1, {sge(pair.b, 0, 8)}), 0);
+    assert_int_equal(post(pair.a, {send_request(pair.a, 0, 8, 2)}), 0);
+    expect_completion(pair.a.cq, 2);  // so the receive is complete too
+    assert_int_equal(change(pair.b, IBV_QPS_RESET), 0);
+    expect_no_completion(pair.b.cq);
+    pair.b.connect_to(number_of(other.a));
+    other.a.connect_to(number_of(pair.b));
+    expect_message(other.a, pair.b, 3);
 }
 
 void reset_begins_anew(void **) {
@@ -393,6 +458,11 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_queue_pair_is_its_own_peer),
     cmocka_unit_test(only_a_request_learns_of_the_peers_end),
     cmocka_unit_test(messages_outlive_their_sender),
+    cmocka_unit_test(a_completion_says_placed),
+    cmocka_unit_test(a_send_is_complete_when_it_has_its_receive),
+    cmocka_unit_test(an_error_is_that_of_its_request),
+    cmocka_unit_test(a_message_is_acknowledged_before_its_receiver_goes),
+    cmocka_unit_test(reset_forgets_completions),
     cmocka_unit_test(reset_begins_anew),
     cmocka_unit_test(a_stranger_is_refused),
     cmocka_unit_test(numbers_are_not_used_again_at_once),

@@ -92,6 +92,8 @@ public:
         return subject.is_soft && (provider().native.of_queue_pair(id->qp) & operation) == operation;
     }
     // The soft device speaks iWARP also when it looks like RoCE (SOFTRDMA_ROCE).
+    // Returns whether a write or send is complete when the peer has it, and is told the peer's error.
+    [[nodiscard]] bool is_acknowledged() const { return !is_iwarp() || subject.by_number; }
     [[nodiscard]] bool is_iwarp() const {
         return subject.is_soft || id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
     }

@@ -181,8 +181,13 @@ void without_receives_they_wait(void **) {
         fill(ends.client, i * std::size_t{8}, 8, i);
         assert_int_equal(post(ends.client, {with_immediate(message(i), htonl(i))}), 0);
     }
-    for (std::uint32_t i = 0; i < too_many; ++i) {
-        expect_completion(ends.client.cq, i);
+    const auto expect_all = [&ends] {
+        for (std::uint32_t i = 0; i < too_many; ++i) {
+            expect_completion(ends.client.cq, i);
+        }
+    };
+    if (!ends.client.is_acknowledged()) {
+        expect_all();
     }
     for (std::uint32_t i = 0; i < too_many; ++i) {
         const std::size_t place = i % 2 == 0 ? 500'000 : i * 8;
@@ -191,6 +196,9 @@ void without_receives_they_wait(void **) {
     for (std::uint32_t i = 0; i < too_many; ++i) {
         expect_received(ends.server, i, i % 2 == 0 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV, 8, htonl(i));
         assert_true(holds(ends.server, i * std::size_t{8}, 8, i));
+    }
+    if (ends.client.is_acknowledged()) {
+        expect_all();
     }
     settle(ends.client, ends.server);
 }

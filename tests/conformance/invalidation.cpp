@@ -125,14 +125,15 @@ void for_no_operation(void **) {
         operation.wr_id = 4;
         assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 8)}), 0);
         fill(ends.client, 0, 8, 1);
-        // An ATOMIC WRITE is a write and has no answer, so that the read behind it sees the end.
+        // An ATOMIC WRITE is a write. Without acknowledgements the read behind it sees the end.
+        const bool later = which == 3 && !ends.client.is_acknowledged();
         assert_int_equal(
             post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), given.region->rkey)),
-                               which == 3 ? unsignaled(operation) : operation,
+                               later ? unsignaled(operation) : operation,
                                read_request(ends.client, ends.server, 64, 8, 6)}),
             0);
         expect_invalidated(ends.server, 5, 8, given.region->rkey);
-        expect_completion(ends.client.cq, which == 3 ? 6 : 4, IBV_WC_REM_ACCESS_ERR);
+        expect_completion(ends.client.cq, later ? 6 : 4, IBV_WC_REM_ACCESS_ERR);
         ends.expect_disconnected();
         assert_true(std::ranges::all_of(given.bytes, [](std::byte byte) { return byte == std::byte{0}; }));
     }
@@ -170,8 +171,10 @@ void a_message_that_waits(void **) {
     const std::uint32_t rkey = given.region->rkey;
     assert_int_equal(post(ends.client, {solicited(invalidating(send_request(ends.client, 0, 100, 2), rkey))}),
                      0);
-    expect_completion(ends.client.cq, 2);
-    settle(ends.client, ends.server);
+    if (!ends.client.is_acknowledged()) {
+        expect_completion(ends.client.cq, 2);
+        settle(ends.client, ends.server);
+    }
     arm(ends.server.cq, true);
     assert_int_equal(post_receive(ends.server, 5, {sge(ends.server, 0, 100)}), 0);
     expect_cq_event(ends.server, ends.server.cq);
@@ -217,7 +220,7 @@ void keys_that_cannot_be_given_back(void **) {
             post(ends.client, {unsignaled(invalidating(send_request(ends.client, 0, 8), keys[which])),
                                read_request(ends.client, ends.server, 0, 8, 2)}),
             0);
-        expect_completion(ends.client.cq, 2, IBV_WC_REM_ACCESS_ERR);
+        expect_completion(ends.client.cq, ends.client.is_acknowledged() ? 1 : 2, IBV_WC_REM_ACCESS_ERR);
         expect_completion(ends.server.cq, which == 3 ? 6 : 5, IBV_WC_WR_FLUSH_ERR);
         ends.expect_disconnected();
     }

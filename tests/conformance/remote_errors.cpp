@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// conformance: tests errors that the target finds. On InfiniBand and RoCE the request itself fails. On iWARP
-// a write is done once TCP has it. The error is the status of the oldest request that is still open, and
-// every request behind that one is flushed.
+// conformance: tests errors that the target finds. On InfiniBand and RoCE, and between queue pairs of the
+// soft device by number, the request itself fails. On iWARP a write is done once TCP has it. The error is the
+// status of the oldest request that is still open, and every request behind that one is flushed.
 #include <limits>
 
 #include "suite.hpp"
@@ -22,7 +22,7 @@ void expect_refused(Ends &ends, Request bad, bool asks, ibv_wc_status status = I
                                         write_request(ends.client, ends.server, 0, 8, 4),
                                         settling_request(ends.client, ends.server, 5)}),
                      0);
-    const bool the_request_itself = asks || !ends.client.is_iwarp();
+    const bool the_request_itself = asks || ends.client.is_acknowledged();
     if (!the_request_itself) {
         expect_completion(ends.client.cq, 2);
     }
@@ -191,7 +191,8 @@ void a_write_that_is_not_allowed_with_nothing_behind_it(void **) {
     Request bad = write_request(ends.client, ends.server, 0, 8, 1);
     bad.rkey = 0;
     assert_int_equal(post(ends.client, {bad}), 0);
-    expect_completion(ends.client.cq, 1, ends.client.is_iwarp() ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+    expect_completion(ends.client.cq, 1,
+                      ends.client.is_acknowledged() ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
     ends.expect_disconnected();
     assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 8, 2)}), 0);
     expect_completion(ends.client.cq, 2, IBV_WC_WR_FLUSH_ERR);
@@ -204,7 +205,7 @@ void a_send_too_long_is_an_invalid_request(void **) {
     assert_int_equal(post(ends.client, {send_request(ends.client, 0, 65, 1),
                                         read_request(ends.client, ends.server, 0, 8, 2)}),
                      0);
-    const bool later = ends.client.is_iwarp();
+    const bool later = !ends.client.is_acknowledged();
     expect_completion(ends.client.cq, 1, later ? IBV_WC_SUCCESS : IBV_WC_REM_INV_REQ_ERR);
     expect_completion(ends.client.cq, 2, later ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_WR_FLUSH_ERR);
 }
@@ -217,7 +218,7 @@ void a_receive_that_cannot_be_filled_is_the_targets_own_error(void **) {
     assert_int_equal(post(ends.client, {send_request(ends.client, 0, 8, 1),
                                         read_request(ends.client, ends.server, 0, 8, 2)}),
                      0);
-    const bool later = ends.client.is_iwarp();
+    const bool later = !ends.client.is_acknowledged();
     expect_completion(ends.client.cq, 1, later ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR);
     expect_completion(ends.client.cq, 2, later ? IBV_WC_REM_OP_ERR : IBV_WC_WR_FLUSH_ERR);
 }

@@ -127,7 +127,7 @@ void FrameBuilder::body(Opcode opcode) {
 Segment FrameBuilder::segment(unsigned kind) {
     Segment segment{.opcode = opcodes[kind]};
     if (kind == arbitrary) {
-        const auto number = static_cast<std::uint8_t>(choices_.byte() % 15);
+        const auto number = static_cast<std::uint8_t>(choices_.byte() % 16);
         segment = {.opcode = Opcode{number},
                    .last = choices_.flag(),
                    .stag = choices_.stag(),

@@ -167,6 +167,7 @@ ConnectionParameters ByNumber::parameters(bool initiator, bool crc) const {
             .crc = crc,
             .soft_peer = true,
             .by_number = true,
+            .acknowledged = is_reliable(),
             .ird = limits::max_rd_atomic};
 }
 

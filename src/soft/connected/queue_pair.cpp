@@ -41,11 +41,11 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                         self.persist(self.direct_flush_.ranges());
                     },
                     this, *group_, *this},
-      sender_{qp_base,        cap_,  signal_all_, {.pd = &domain_of(domain), .queue_pair = creation()},
-              send_queue_cq_, *this, *group_,     *this,
-              direct_flush_},
+      sender_{qp_base,        cap_,   signal_all_, {.pd = &domain_of(domain), .queue_pair = creation()},
+              send_queue_cq_, *this,  *group_,     *this,
+              direct_flush_,  placed_},
       access_{{.pd = &domain_of(domain), .queue_pair = creation()}},
-      inbox_{qp_base, cap_, receive_queue_cq_, *this, *this},
+      inbox_{qp_base, cap_, receive_queue_cq_, *this, *this, placed_},
       durability_{[](void *queue_pair) {
                       auto &self = *static_cast<QueuePair *>(queue_pair);
                       self.persist(self.durability_);
@@ -58,6 +58,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                  .access = access_,
                  .inbox = inbox_,
                  .durability = durability_,
+                 .placed = placed_,
                  .owner = *this}} {
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->attach();
@@ -271,6 +272,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
         access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
                       pieces.process);
     }
+    placed_.begin(parameters.acknowledged);
     inbox_.begin();
     receiver_.begin(*link_, parameters);
     base::set_shared(phase_, Phase::Connected, std::memory_order_release);

@@ -40,6 +40,7 @@
 #include "soft/progress/progress.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "soft/queues/inbox.hpp"
+#include "soft/queues/placed.hpp"
 #include "soft/transport/direct_flush.hpp"
 #include "soft/transport/parameters.hpp"
 #include "soft/transport/receiver.hpp"
@@ -182,6 +183,7 @@ private:
     std::atomic<Phase> phase_{Phase::Idle};
     std::atomic<int> end_error_{0};
 
+    Placed placed_;
     // The sender has its own lock.
     DirectFlush direct_flush_;
     Sender sender_;

@@ -163,7 +163,8 @@ void QueuePair::reset() {
         sender_.reset();
         receiver_.stop();
         inbox_.reset();
-        forget_completions();
+        send_queue_cq_.remove(*this);
+        receive_queue_cq_.remove(*this);
         base::set_shared(phase_, Phase::Idle, std::memory_order_release);
     }
     set_link_name(nullptr);

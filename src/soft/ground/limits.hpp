@@ -75,6 +75,9 @@ inline constexpr std::chrono::seconds silence_timeout{60};
 // The time that a slow peer has to read the reason of an end. TCP still sends the bytes that it has by then,
 // up to silence_timeout.
 inline constexpr std::chrono::seconds last_words_timeout{10};
+// The number of bytes of answers after which no further segment of them precedes a TERMINATE. They are
+// copied.
+inline constexpr std::size_t most_last_answer_bytes = std::size_t{1} << 20;
 // The number of bytes that this process maps of the regions of peers on this host. Beyond that the kernel
 // copies between the processes.
 inline constexpr std::uint64_t most_peer_bytes = std::uint64_t{1} << 40;

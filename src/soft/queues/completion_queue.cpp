@@ -308,6 +308,29 @@ void CompletionQueue::forget(const Completing &queue_pair) {
     }
 }
 
+void CompletionQueue::remove(const Completing &queue_pair) {
+    const base::Lock lock{mutex_};
+    const auto place = [this](std::size_t index) {
+        mutex_.assert_held();
+        return (ring_.front_place() + index) % ring_.capacity();
+    };
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < ring_.size(); ++i) {
+        if (ring_.at(i).queue_pair == &queue_pair) {
+            continue;
+        }
+        ring_.at(kept) = ring_.at(i);
+        if (stamps_ != nullptr) {
+            stamps_[place(kept)] = stamps_[place(i)];
+        }
+        ++kept;
+    }
+    while (ring_.size() > kept) {
+        ring_.pop_back();
+    }
+    base::set_shared(has_entries_, kept != 0);
+}
+
 void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
     const base::Lock lock{mutex_};
     const auto known = std::ranges::find(others_, group, &Other::group);

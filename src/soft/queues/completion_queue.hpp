@@ -123,6 +123,8 @@ public:
     }
     // Lets the completions of a queue pair that is to be destroyed stay, without freeing its places.
     void forget(const Completing &queue_pair) EXCLUDES(mutex_);
+    // Removes the completions of a queue pair that begins anew, without freeing its places.
+    void remove(const Completing &queue_pair) EXCLUDES(mutex_);
 
     [[nodiscard]] const std::shared_ptr<Group> &group() const { return group_; }
     [[nodiscard]] bool inherited() const { return group_->inherited(); }

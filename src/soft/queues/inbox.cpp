@@ -9,13 +9,14 @@
 namespace soft {
 
 Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
-             TakesReceives &taker)
+             TakesReceives &taker, Placed &placed)
     : qp_{qp},
       domain_{domain_of(qp.srq != nullptr ? *qp.srq->pd : *qp.pd)},
       max_sge_{cap.max_recv_sge},
       completions_{completions},
       completing_{completing},
       taker_{taker},
+      placed_{placed},
       shared_{static_cast<SharedReceiveQueue *>(qp.srq)},
       receives_{cap.max_recv_wr, cap.max_recv_sge} {
     receive_.sges.reserve(shared_ != nullptr ? shared_->max_sge() : max_sge_);
@@ -167,6 +168,9 @@ OrRefusal<> Inbox::receive_failed(ibv_wc_status status) {
 
 // Returns false when the completion queue is full.
 bool Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
+    if (status == IBV_WC_SUCCESS) {
+        placed_.message();
+    }
     ibv_wc completion{};
     completion.wr_id = receive_.wr_id;
     completion.status = status;

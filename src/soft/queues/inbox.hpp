@@ -15,6 +15,7 @@
 #include "soft/memory/refusal.hpp"
 #include "soft/memory/target.hpp"
 #include "soft/queues/completion_queue.hpp"
+#include "soft/queues/placed.hpp"
 #include "soft/queues/receive_queue.hpp"
 #include "soft/queues/shared_receive.hpp"
 
@@ -33,9 +34,9 @@ public:
     };
 
     // The inbox belongs to the queue pair `qp`, which may have a shared receive queue; `taker` stands in line
-    // there.
+    // there. It counts the messages that have their receives in `placed`.
     Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
-          TakesReceives &taker);
+          TakesReceives &taker, Placed &placed);
 
     // ---- receives ----
     // Returns 0 or an errno value. Sets `starved` when messages wait for receives.
@@ -106,6 +107,7 @@ private:
     CompletionQueue &completions_;
     Completing &completing_;
     TakesReceives &taker_;
+    Placed &placed_;
     SharedReceiveQueue *const shared_;  // in place of receives_, or null
     ReceiveQueue receives_;
     Receive receive_;  // the receive that the arriving message fills

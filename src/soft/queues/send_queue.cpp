@@ -60,7 +60,9 @@ void SendQueue::sent_in_part(std::size_t batch_bytes) {
     for (; first_uncommitted_ < end; ++first_uncommitted_) {
         SendRequest &request = requests_.at(first_uncommitted_);
         if (request.state == SendRequest::State::Built) {
-            request.state = request.needs_answer ? SendRequest::State::Awaiting : SendRequest::State::Done;
+            request.state = request.needs_answer                        ? SendRequest::State::Awaiting
+                            : acknowledged_ && is_acknowledged(request) ? SendRequest::State::Sent
+                                                                        : SendRequest::State::Done;
         }
     }
     retire();
@@ -85,6 +87,31 @@ void SendQueue::answered(SendRequest &request) {
         --awaiting_;
     }
     retire();
+}
+
+// The peer counts writes and messages apart, because a message may wait for its receive while a later write
+// is placed. A request completes only after all earlier ones, so the first one that is not acknowledged ends
+// the walk.
+bool SendQueue::acknowledge(const wire::Acknowledgement &placed) {
+    wire::Acknowledgement &last = acknowledged_numbers_;
+    if (placed.writes - last.writes > numbers_.writes - last.writes ||
+        placed.messages - last.messages > numbers_.messages - last.messages) {
+        return false;
+    }
+    last = placed;
+    for (std::size_t i = 0; i < first_uncommitted_; ++i) {
+        SendRequest &request = requests_.at(i);
+        if (request.state != SendRequest::State::Sent) {
+            continue;
+        }
+        const std::uint32_t count = takes_receive(request.opcode) ? placed.messages : placed.writes;
+        if (static_cast<std::int32_t>(count - request.number) < 0) {
+            break;
+        }
+        request.state = SendRequest::State::Done;
+    }
+    retire();
+    return true;
 }
 
 void SendQueue::flush(ibv_wc_status oldest) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/queues/send_queue: the requests of one queue pair, from ibv_post_send to a work completion. A write or
-// send is done when the link has all its bytes; a read, flush or atomic operation is done when its answer has
-// come. Completions come in the order of posting.
+// send is done when the link has all its bytes, or when the peer has acknowledged it, if both agreed on that;
+// a read, flush or atomic operation is done when its answer has come. Completions come in the order of
+// posting.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,6 +15,7 @@
 #include "soft/queues/completion_queue.hpp"
 #include "soft/queues/posted_sends.hpp"
 #include "soft/queues/send_request.hpp"
+#include "soft/wire/rdmap.hpp"
 
 namespace soft {
 
@@ -77,6 +79,11 @@ public:
     }
 
     // ---- sending ----
+    // Begins a connection, on which the peer acknowledges requests or not.
+    void begin(bool acknowledged) {
+        acknowledged_ = acknowledged;
+        numbers_ = acknowledged_numbers_ = {};
+    }
     // has_next() tells whether a request is not wholly in a batch; next() returns the oldest of these.
     [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
     [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
@@ -89,9 +96,7 @@ public:
                !(request.needs_answer && awaiting_ >= most_awaiting);
     }
     // Returns whether all requests before next() are done.
-    [[nodiscard]] bool next_is_oldest() const {
-        return awaiting_ + persisting_ == 0 && first_uncommitted_ == first_unbuilt_;
-    }
+    [[nodiscard]] bool next_is_oldest() const { return first_unbuilt_ == 0; }
     // Notes that a segment that asks for next()'s answer is in a batch.
     void awaits_answer() { ++awaiting_; }
     // Notes that the request, which is next(), was done without the link.
@@ -118,6 +123,11 @@ public:
         request.state = SendRequest::State::Built;
         request.batch_bytes = static_cast<std::uint32_t>(batch_bytes);
         ++first_unbuilt_;
+        if (acknowledged_ && is_acknowledged(request)) {
+            numbers_.writes += is_message(request.opcode) ? 0 : 1;
+            numbers_.messages += takes_receive(request.opcode) ? 1 : 0;
+            request.number = takes_receive(request.opcode) ? numbers_.messages : numbers_.writes;
+        }
     }
     // Is called when the link has taken all that was built.
     void sent();
@@ -128,6 +138,9 @@ public:
     // Returns the request whose answer comes next; null when none is due.
     [[nodiscard]] SendRequest *oldest_awaiting();
     void answered(SendRequest &request);
+    // Takes the peer's counts. Returns false when they are not between the last ones and those of what was
+    // sent.
+    [[nodiscard]] bool acknowledge(const wire::Acknowledgement &placed);
 
     // ---- the end ----
     // Gives the oldest open request the status and flushes all later ones, also a write that the link has:
@@ -153,6 +166,9 @@ private:
     [[nodiscard]] bool front_is_done() {
         return first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done;
     }
+    [[nodiscard]] static bool is_acknowledged(const SendRequest &request) {
+        return !request.needs_answer && !changes_window(request.opcode);
+    }
     [[nodiscard]] static bool makes_completion(const SendRequest &request) {
         return request.signaled || request.status != IBV_WC_SUCCESS;
     }
@@ -167,6 +183,9 @@ private:
     std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
     unsigned awaiting_ = 0;              // requests whose answer is due
+    bool acknowledged_ = false;
+    wire::Acknowledgement numbers_;  // of the last requests that were built
+    wire::Acknowledgement acknowledged_numbers_;
     unsigned persisting_ = 0;    // requests for which persists() was called, and that are not answered
     unsigned unsignaled_ = 0;    // completed since the last completion entry; the next one frees them
     std::size_t last_left_ = 0;  // requests that are still to be done before a disconnect; then all_sent_

@@ -12,8 +12,8 @@
 namespace soft {
 
 struct SendRequest {
-    // Persisting: this process makes the peer's memory durable.
-    enum class State : std::uint8_t { Queued, Built, Awaiting, Persisting, Done };
+    // Sent: the peer has to acknowledge it. Persisting: this process makes the peer's memory durable.
+    enum class State : std::uint8_t { Queued, Built, Awaiting, Sent, Persisting, Done };
     State state = State::Queued;
     bool signaled = false;
     bool solicited = false;
@@ -27,6 +27,7 @@ struct SendRequest {
     std::uint32_t rkey = 0;
     std::uint32_t received = 0;     // bytes of a read's response
     std::uint32_t batch_bytes = 0;  // of the batch, up to the end of the request
+    std::uint32_t number = 0;       // of those that the peer counts as it does: wire::Acknowledgement
     // Is the level of a flush, the identifier of an atomic operation, or the value of imm_data (or of the key
     // to invalidate) as it is on the wire.
     std::uint32_t immediate = 0;
@@ -54,6 +55,10 @@ struct SendRequest {
 }
 [[nodiscard]] constexpr bool has_immediate(int opcode) {
     return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+// Returns whether a request takes a receive of the peer.
+[[nodiscard]] constexpr bool takes_receive(int opcode) {
+    return is_message(opcode) || has_immediate(opcode);
 }
 
 }  // namespace soft

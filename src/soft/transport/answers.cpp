@@ -72,4 +72,16 @@ OrRefusal<> Answers::atomic(const wire::Segment &segment, std::span<const std::b
     return {};
 }
 
+OrRefusal<> Answers::acknowledged(const wire::Segment &segment, std::span<const std::byte> body) {
+    const auto placed = wire::decode_acknowledgement(body);
+    if (!placed) {
+        return make_refusal(placed.error());
+    }
+    const bool in_sequence = segment.msn == next_msn_++;
+    if (!in_sequence || !sender_.acknowledged(*placed)) {
+        return make_refusal({"an acknowledgement of what was not sent", wire::terminate::untagged_msn});
+    }
+    return {};
+}
+
 }  // namespace soft

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/transport/answers: the peer's answers to our reads, flushes and atomic operations, which complete
-// these requests.
+// soft/transport/answers: the peer's answers to our reads, flushes and atomic operations, and its
+// acknowledgements of other requests, which complete these requests.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,7 @@ public:
     // These take answers that fit into one segment.
     [[nodiscard]] OrRefusal<> flush(const wire::Segment &segment, std::span<const std::byte> body);
     [[nodiscard]] OrRefusal<> atomic(const wire::Segment &segment, std::span<const std::byte> body);
+    [[nodiscard]] OrRefusal<> acknowledged(const wire::Segment &segment, std::span<const std::byte> body);
 
 private:
     const ibv_pd &domain_;

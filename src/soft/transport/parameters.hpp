@@ -12,7 +12,8 @@ struct ConnectionParameters {
         false;  // the initiator's first FPDU is an empty WRITE or READ (RFC 6581 section 9.2)
     bool crc = false;
     bool soft_peer = false;
-    bool by_number = false;  // the queue pair is connected by number: its states are the program's
+    bool by_number = false;     // the queue pair is connected by number: its states are the program's
+    bool acknowledged = false;  // each side tells the other which writes and messages it has placed
     std::uint16_t ird = 0;
     std::uint16_t ord = 0;
 };

@@ -38,6 +38,9 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     place_at_ = write_bytes_ = 0;
     in_write_ = stalled_ = end_held_ = ignores_peer_ = false;
     by_number_ = parameters.by_number;
+    acknowledged_ = parameters.acknowledged;
+    promised_ = false;
+    seen_ = {};
     crc_ = parameters.crc;
     soft_peer_ = parameters.soft_peer;
     peer_began_ = parameters.initiator;
@@ -134,6 +137,8 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     const wire::Segment &segment = incoming_.segment();
     if (segment.opcode == wire::Opcode::ReadResponse) {
         answers_.finish_read(segment);
+    } else if (segment.opcode == wire::Opcode::Write && segment.last && !std::exchange(promised_, false)) {
+        parts_.placed.write();
     }
     return wire::is_send(segment.opcode) ? or_broken(finish_message_segment()) : true;
 }
@@ -170,6 +175,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     if (!peer_began_ && segment.opcode != wire::Opcode::Terminate) {
         peer_began_ = true;
         if (std::exchange(awaits_peer_, false)) {
+            promised_ = segment.opcode == wire::Opcode::Write;
             parts_.owner.peer_began();
         }
         parts_.sender.allow();
@@ -232,7 +238,8 @@ OrRefusal<> Receiver::control_message(std::span<const std::byte> body) {
     if (!segment.last || (!may_follow && segment.offset != 0)) {
         return make_refusal({"a request or answer in several segments", wire::terminate::untagged_offset});
     }
-    if (segment.opcode > wire::Opcode::Terminate && !soft_peer_) {
+    if ((segment.opcode > wire::Opcode::Terminate && !soft_peer_) ||
+        (segment.opcode == wire::Opcode::Acknowledgement && !acknowledged_)) {
         return make_refusal({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
     }
     switch (segment.opcode) {
@@ -248,6 +255,8 @@ OrRefusal<> Receiver::control_message(std::span<const std::byte> body) {
             return answers_.atomic(segment, body);
         case wire::Opcode::AtomicWrite:
             return atomic_write(body);
+        case wire::Opcode::Acknowledgement:
+            return answers_.acknowledged(segment, body);
         case wire::Opcode::Immediate:
         case wire::Opcode::ImmediateSolicited:
             return immediate_arrived(body);

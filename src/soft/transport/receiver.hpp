@@ -44,6 +44,7 @@ public:
         PeerAccess &access;
         Inbox &inbox;
         Durability &durability;
+        Placed &placed;
         ReceiverOwner &owner;
     };
     explicit Receiver(const Parts &parts)
@@ -113,6 +114,7 @@ private:
     [[nodiscard]] Outcome<> stream_ended();
     [[nodiscard]] Outcome<> go_on();
     void answer_and_watch();
+    [[nodiscard]] bool take_news();
     [[nodiscard]] PeerPosition peers_position() const;
 
     const Parts parts_;
@@ -122,16 +124,19 @@ private:
     bool crc_ = false;
     bool soft_peer_ = false;
     bool by_number_ = false;
+    bool acknowledged_ = false;
     Incoming incoming_;
     Pace pace_;
     std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset
     std::uint64_t write_bytes_ = 0;  // of the arriving write so far, or of the last one
     bool in_write_ = false;
     bool awaits_peer_ = false;
-    bool peer_began_ = false;    // this side is the initiator, or the initiator's first FPDU has come
-    bool stalled_ = false;       // until a receive is posted
-    bool end_held_ = false;      // the stalled message is the last of the stream
-    bool ignores_peer_ = false;  // the peer's bytes are read and dropped, until all of ours are sent
+    bool promised_ = false;  // the segment is the one that the peer promised, and no request of its program
+    wire::Acknowledgement seen_;  // of what is placed, by take_news()
+    bool peer_began_ = false;     // this side is the initiator, or the initiator's first FPDU has come
+    bool stalled_ = false;        // until a receive is posted
+    bool end_held_ = false;       // the stalled message is the last of the stream
+    bool ignores_peer_ = false;   // the peer's bytes are read and dropped, until all of ours are sent
 };
 
 }  // namespace soft

@@ -156,6 +156,7 @@ OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {
     if (region.durable != nullptr) {
         parts_.durability.note(region, segment.offset, sizeof(value));
     }
+    parts_.placed.write();
     return {};
 }
 

@@ -14,7 +14,7 @@ namespace soft {
 // Sends the answers that parsing added, and times the segment or message that the peer has begun.
 [[gnu::hot]] void Receiver::answer_and_watch() {
     serves();
-    if (responder_.take_answer_due()) {
+    if (const bool news = take_news(); responder_.take_answer_due() || news) {
         parts_.sender.transmit_ready();
     }
     const Inbox &inbox = parts_.inbox;
@@ -25,6 +25,12 @@ namespace soft {
     if (incoming_.has_buffer() && incoming_.is_empty()) {
         parts_.group.give_back(incoming_.take_buffer());
     }
+}
+
+// Returns whether more is placed than at the last call, which the peer is to be told.
+[[gnu::hot]] bool Receiver::take_news() {
+    const wire::Acknowledgement placed = parts_.placed.now();
+    return std::exchange(seen_, placed) != placed;
 }
 
 PeerPosition Receiver::peers_position() const {
@@ -80,6 +86,9 @@ Outcome<> Receiver::receives_posted() {
         return std::unexpected{delivered.error()};
     }
     if (!stalled_) {
+        if (take_news()) {
+            parts_.sender.transmit_ready();
+        }
         return {};
     }
     stalled_ = end_held_ = false;

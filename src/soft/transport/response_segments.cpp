@@ -63,6 +63,15 @@ Added ResponseSegments::add_read(const wire::ReadRequest &read) {
     return Added::Yes;
 }
 
+void ResponseSegments::add_acknowledgement(const wire::Acknowledgement &placed) {
+    const auto body = wire::encode(placed);
+    batch_.add_copied({.opcode = wire::Opcode::Acknowledgement,
+                       .queue = wire::Queue::Response,
+                       .msn = msn_++,
+                       .payload_bytes = static_cast<std::uint16_t>(body.size())},
+                      body);
+}
+
 bool ResponseSegments::pin_again() {
     for (const Read &read : reads_) {
         if (batch_.has_sent(read.piece)) {

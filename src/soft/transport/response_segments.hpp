@@ -37,6 +37,7 @@ public:
     [[nodiscard]] bool has_next() const { return !owed_.empty(); }
     // Adds the next segment of the oldest answer to the batch. There is such an answer.
     [[nodiscard]] Added add_next();
+    void add_acknowledgement(const wire::Acknowledgement &placed);
     // Pins again the memory that the peer still has to read. Returns false when it was deregistered since the
     // link was full.
     [[nodiscard]] bool pin_again();

@@ -33,11 +33,12 @@ std::size_t payload_bytes(bool soft_peer, const Link &link) {
 
 Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
                CompletionQueue &completions, Completing &completing, Group &group, Source &source,
-               DirectFlush &flush)
+               DirectFlush &flush, const Placed &placed)
     : qp_{qp},
       cap_{cap},
       group_{group},
       source_{source},
+      placed_{placed},
       queue_{cap, signal_all, completions, completing, qp.qp_num},
       requests_{domain_of(*qp.pd), queue_, batch_, flush},
       responses_{peer, batch_} {
@@ -226,6 +227,8 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     parameters_.ord = ord;
     interest_ = {.readable = true};
     may_transmit_ = response_turn_ = full_ = holds_ = false;
+    told_ = {};
+    queue_.begin(parameters.acknowledged);
     broken_.reset();
     base::set_shared(has_no_link_, false);
     base::set_shared(wants_turn_, requests_.faults() != nullptr);
@@ -404,6 +407,19 @@ void Sender::answered(SendRequest &request) {
     queue_.answered(request);
     after_retiring();
     transmit();
+}
+
+// A request that fails waits until all earlier ones are done.
+bool Sender::acknowledged(const wire::Acknowledgement &placed) {
+    const base::Lock lock{mutex_};
+    if (!queue_.acknowledge(placed)) {
+        return false;
+    }
+    after_retiring();
+    if (queue_.has_next() && !holds_) {
+        transmit();
+    }
+    return true;
 }
 
 bool Sender::finish_when_sent() {

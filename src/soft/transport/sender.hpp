@@ -19,6 +19,7 @@
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/progress.hpp"
+#include "soft/queues/placed.hpp"
 #include "soft/queues/send_queue.hpp"
 #include "soft/transport/batch.hpp"
 #include "soft/transport/broken.hpp"
@@ -31,10 +32,11 @@ namespace soft {
 // Its lock is taken after the group's, before a completion queue's.
 class Sender {
 public:
-    // The sender belongs to the queue pair `qp` and keeps its state; the group serves `source`.
+    // The sender belongs to the queue pair `qp` and keeps its state; the group serves `source`. `placed` is
+    // what the peer is told.
     Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &peer,
            CompletionQueue &completions, Completing &completing, Group &group, Source &source,
-           DirectFlush &flush);
+           DirectFlush &flush, const Placed &placed);
 
     // ---- verbs ----
     // Returns 0 or an errno value. With `all_or_nothing`, none of the requests is posted when one of them
@@ -139,6 +141,8 @@ public:
         return queue_.sges_of(request);
     }
     void answered(SendRequest &request) EXCLUDES(mutex_);
+    // Takes what the peer has placed. Returns false when that was not sent.
+    [[nodiscard]] bool acknowledged(const wire::Acknowledgement &placed) EXCLUDES(mutex_);
 
     // ---- a disconnect after the posted requests ----
     // Returns false when no request is open.
@@ -147,9 +151,10 @@ public:
 
     // Stops sending, and composes a TERMINATE after the bytes of earlier segments that the link has not taken
     // yet. When memory of the peer is not durable, flushes take its place, which fail there too, so that the
-    // peer knows. Those bytes are copied, because the programs that own their memory are then told that the
-    // operations are over. Returns nothing when those bytes cannot be read any more, or when there is no
-    // memory.
+    // peer knows. A peer that has acknowledgements gets the answers that it is owed before, at most
+    // limits::most_last_answer_bytes of them. All is copied, because the programs that own the memory are
+    // then told that the operations are over. Returns nothing when those bytes cannot be read any more, or
+    // when there is no memory.
     [[nodiscard]] std::vector<std::byte> last_words(const Broken &broken) EXCLUDES(mutex_);
 
     // Returns the timer of injected faults; -1 when there are none, or the process had no more descriptors.
@@ -177,6 +182,9 @@ private:
     void drop_batch() REQUIRES(mutex_);
     void transmit() REQUIRES(mutex_);
     void build_batch() REQUIRES(mutex_);
+    [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_);
+    void acknowledge() REQUIRES(mutex_);
+    [[nodiscard]] bool copy_out(std::vector<std::byte> &words) REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
     void after_retiring() REQUIRES(mutex_);
     void break_link(Cause cause) REQUIRES(mutex_);
@@ -190,6 +198,7 @@ private:
     const ibv_qp_cap cap_;
     Group &group_;
     Source &source_;
+    const Placed &placed_;
     std::atomic<unsigned> peer_operations_{0};
     std::atomic<bool> wants_turn_{false};   // serve() has something to do; changed with the lock
     std::atomic<bool> has_no_link_{false};  // it is open, and has no link; changed with the lock
@@ -207,6 +216,7 @@ private:
     bool may_transmit_ GUARDED_BY(mutex_) = false;
     bool ready_to_receive_due_ GUARDED_BY(mutex_) = false;
     bool response_turn_ GUARDED_BY(mutex_) = false;
+    wire::Acknowledgement told_ GUARDED_BY(mutex_);  // to the peer
     bool full_ GUARDED_BY(mutex_) =
         false;  // the link took no more; the sender does not try again until the link is writable
     bool may_hold_ GUARDED_BY(mutex_) = false;    // the link gains by batches

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/shared_value.hpp"
+#include "soft/ground/limits.hpp"
 #include "soft/transport/sender.hpp"
 
 namespace soft {
@@ -45,7 +46,7 @@ Broken::By reason_of(Added added) {
 // Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
 // engine to send it. Returns false when it has to be sent now.
 [[gnu::hot]] bool Sender::hold() {
-    if (!may_hold_ || !may_transmit_ || broken_ || full_ || responses_.has_next() ||
+    if (!may_hold_ || !may_transmit_ || broken_ || full_ || responses_.has_next() || owes_acknowledgement() ||
         (batch_.empty() && !batch_.make_room_for_many())) {
         return false;
     }
@@ -136,6 +137,7 @@ void Sender::drop_batch() {
         ready_to_receive_due_ = false;
         batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
     }
+    acknowledge();
     while (!broken_) {
         const bool may_ask = !responses_.inside() && requests_.has_next();
         const bool may_answer = !requests_.inside() && responses_.has_next();
@@ -146,6 +148,18 @@ void Sender::drop_batch() {
         if (!add_segment(answers_first) && !(may_ask && may_answer && add_segment(!answers_first))) {
             return;
         }
+    }
+}
+
+bool Sender::owes_acknowledgement() const {
+    return parameters_.acknowledged && placed_.now() != told_;
+}
+
+// Tells the peer what is placed, before anything that the program may have posted because of it.
+void Sender::acknowledge() {
+    if (owes_acknowledgement() && batch_.has_room()) {
+        told_ = placed_.now();
+        responses_.add_acknowledgement(told_);
     }
 }
 
@@ -180,10 +194,16 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     const base::Lock lock{mutex_};
     may_transmit_ = false;  // no segment may follow it, because a thread may post before end() is called
     std::vector<std::byte> words;
-    if (!responses_.pin_again() || !batch_.copy_rest(words)) {
+    if (!responses_.pin_again() || !copy_out(words)) {
         return {};
     }
-    batch_.clear();
+    acknowledge();
+    do {
+        if (!copy_out(words)) {
+            return {};
+        }
+    } while (parameters_.acknowledged && words.size() < limits::most_last_answer_bytes &&
+             responses_.has_next() && responses_.add_next() == Added::Yes);
     if (broken.by == Broken::By::NotDurable) {
         requests_.add_last_flushes();
     } else {
@@ -198,6 +218,14 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
                           std::span{body}.first(size));
     }
     return batch_.copy_rest(words) ? words : std::vector<std::byte>{};
+}
+
+// Appends the rest of the batch to the words, and empties it.
+bool Sender::copy_out(std::vector<std::byte> &words) {
+    const bool copied = batch_.copy_rest(words).has_value();
+    batch_.clear();
+    responses_.batch_was_cleared();
+    return copied;
 }
 
 // Keeps the error. The thread that serves the group finds it, and ends the connection.

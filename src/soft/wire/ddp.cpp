@@ -16,7 +16,6 @@ constexpr std::uint16_t control_ddp_version = 0x0100;
 constexpr std::uint16_t control_rdmap_version_mask = 0x00c0;
 constexpr std::uint16_t control_rdmap_version = 0x0040;
 constexpr std::uint16_t control_opcode_mask = 0x000f;
-constexpr std::uint8_t max_opcode = static_cast<std::uint8_t>(Opcode::AtomicWrite);
 
 // Returns the queue to which an untagged opcode belongs.
 Queue queue_of(Opcode opcode) {
@@ -29,6 +28,7 @@ Queue queue_of(Opcode opcode) {
             return Queue::Terminate;
         case Opcode::AtomicResponse:
         case Opcode::FlushResponse:
+        case Opcode::Acknowledgement:
             return Queue::Response;
         default:
             return Queue::Send;
@@ -44,12 +44,12 @@ Decoded<Opcode> opcode_of(std::uint16_t control) {
     if ((control & control_rdmap_version_mask) != control_rdmap_version) {
         return NotDecoded{{"RDMAP version other than 1", terminate::rdmap_version}};
     }
-    const auto number = static_cast<std::uint8_t>(control & control_opcode_mask);
-    if (number > max_opcode || is_tagged(Opcode{number}) != tagged) {
-        return NotDecoded{{"RDMAP opcode that is unknown, or does not go with the tagged bit",
-                           terminate::unexpected_opcode}};
+    const Opcode opcode{static_cast<std::uint8_t>(control & control_opcode_mask)};
+    if (is_tagged(opcode) != tagged) {
+        return NotDecoded{
+            {"RDMAP opcode that does not go with the tagged bit", terminate::unexpected_opcode}};
     }
-    return Opcode{number};
+    return opcode;
 }
 
 }  // namespace

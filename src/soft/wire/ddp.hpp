@@ -20,7 +20,7 @@
 
 namespace soft::wire {
 
-// RDMAP opcodes: 0 to 7 of RFC 5040, 8 to 11 of RFC 7306, 12 to 14 our own, between two soft devices only.
+// RDMAP opcodes: 0 to 7 of RFC 5040, 8 to 11 of RFC 7306, 12 to 15 our own, between two soft devices only.
 enum class Opcode : std::uint8_t {
     Write = 0,
     ReadRequest = 1,
@@ -37,6 +37,7 @@ enum class Opcode : std::uint8_t {
     FlushRequest = 12,
     FlushResponse = 13,
     AtomicWrite = 14,
+    Acknowledgement = 15,
 };
 
 // Untagged queues: sends, requests that are answered, TERMINATE, answers without a tagged buffer (RFC 7306).

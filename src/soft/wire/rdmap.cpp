@@ -131,6 +131,25 @@ Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body) {
     return immediate;
 }
 
+std::array<std::byte, acknowledgement_bytes> encode(const Acknowledgement &placed) {
+    std::array<std::byte, acknowledgement_bytes> body;
+    base::Writer writer{body};
+    writer.big(placed.writes);
+    writer.big(placed.messages);
+    return body;
+}
+
+Decoded<Acknowledgement> decode_acknowledgement(std::span<const std::byte> body) {
+    base::Reader reader{body};
+    Acknowledgement placed;
+    placed.writes = reader.big<std::uint32_t>();
+    placed.messages = reader.big<std::uint32_t>();
+    if (!reader.ok() || reader.left() != 0) {
+        return NotDecoded{{"ACKNOWLEDGEMENT that is not 8 bytes", terminate::untagged_too_long}};
+    }
+    return placed;
+}
+
 std::array<std::byte, terminate_bytes> encode(const TerminateCode &code) {
     return {static_cast<std::byte>(code.layer << 4 | code.type), static_cast<std::byte>(code.code),
             std::byte{0}, std::byte{0}};

@@ -17,6 +17,11 @@
 //     +------------+------------------+      +-----------+----------+
 //     | identifier |  original value  |      | immediate | reserved |
 //     +------------+------------------+      +-----------+----------+
+//     ACKNOWLEDGEMENT (8 bytes, our own)
+//      0        4          8
+//     +--------+----------+
+//     | writes | messages |
+//     +--------+----------+
 //     TERMINATE (4 bytes, then what it refers to, as M, D and R say)
 //      0                            4            6           20 or 24
 //     +----------------------------+------------+-----------+---------------------+
@@ -45,6 +50,7 @@ inline constexpr std::size_t atomic_request_bytes = 52;
 inline constexpr std::size_t atomic_response_bytes = 12;
 inline constexpr std::size_t atomic_bytes = 8;  // of memory
 inline constexpr std::size_t immediate_bytes = 8;
+inline constexpr std::size_t acknowledgement_bytes = 8;
 inline constexpr std::size_t terminate_bytes = 4;
 inline constexpr std::size_t terminate_max_bytes = terminate_bytes + untagged_bytes + read_request_bytes;
 inline constexpr std::size_t atomic_write_bytes = 8;
@@ -107,6 +113,15 @@ struct AtomicResponse {
     friend bool operator==(const AtomicResponse &, const AtomicResponse &) = default;
 };
 
+// Tells how many of the sender's writes are placed, and how many of its messages have their receives, since
+// the connection began. Both counts go around.
+struct Acknowledgement {
+    std::uint32_t writes = 0;    // with and without immediate data, and ATOMIC WRITE
+    std::uint32_t messages = 0;  // sends, and immediate data of writes: the last one's MSN
+
+    friend bool operator==(const Acknowledgement &, const Acknowledgement &) = default;
+};
+
 [[nodiscard]] std::array<std::byte, read_request_bytes> encode(const ReadRequest &request);
 [[nodiscard]] Decoded<ReadRequest> decode_read_request(std::span<const std::byte> body);
 
@@ -124,6 +139,9 @@ using ImmediateValue = std::array<std::byte, 4>;
 
 [[nodiscard]] std::array<std::byte, immediate_bytes> encode(const ImmediateValue &immediate);
 [[nodiscard]] Decoded<ImmediateValue> decode_immediate(std::span<const std::byte> body);
+
+[[nodiscard]] std::array<std::byte, acknowledgement_bytes> encode(const Acknowledgement &placed);
+[[nodiscard]] Decoded<Acknowledgement> decode_acknowledgement(std::span<const std::byte> body);
 
 [[nodiscard]] std::array<std::byte, terminate_bytes> encode(const TerminateCode &code);
 // Encodes the code together with the quoted parts of the message that broke the rule (RFC 5040 figure 10), as

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../../limits.hpp"
+#include "soft/wire/rdmap.hpp"
 
 // These come last, because they assert.
 #include "device.hpp"
@@ -133,6 +134,19 @@ void expect_refused(std::uint16_t port, const MpaFrame &request, unsigned host =
     assert_int_equal(peer.receive_rest().size(), 0);
 }
 
+Bytes acknowledgement(std::uint32_t msn, const Acknowledgement &placed) {
+    return test::fpdu({.opcode = Opcode::Acknowledgement, .msn = msn}, encode(placed));
+}
+
+// The device sends a message, which is complete when the peer acknowledges it.
+void expect_message(Numbered &ends, Peer &peer) {
+    ends.post_send();
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+    assert_false(ends.device.has_completion());
+    peer.send(acknowledgement(1, {.messages = 1}));
+    ends.device.expect_completion(1);
+}
+
 // The device takes the peer's request, and its message arrives.
 void expect_taken(Numbered &ends, Peer &peer, const QueuePairNames &right) {
     peer.connect(ends.port());
@@ -141,9 +155,7 @@ void expect_taken(Numbered &ends, Peer &peer, const QueuePairNames &right) {
     const Frame reply = peer.receive_frame(MpaRole::Reply);
     assert_true(!reply.mpa.reject && reply.mpa.soft_operations && reply.private_data.empty());
     peer.send(test::ready_to_receive());
-    ends.post_send();
-    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
-    ends.device.expect_completion(1);
+    expect_message(ends, peer);
 }
 
 void what_names_others_is_refused(Numbered &ends) {
@@ -212,10 +224,54 @@ void one_of_two_attempts_counts(Numbered &ends) {
                              .ird = 4,
                              .ord = 4});
             assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write);
-            ends.post_send();
-            assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
-            ends.device.expect_completion(1);
+            expect_message(ends, peer);
         }
+        ibv_qp_attr reset{};
+        reset.qp_state = IBV_QPS_RESET;
+        assert_int_equal(softrdma_ibv_modify_qp(ends.qp, &reset, IBV_QP_STATE), 0);
+    }
+}
+
+// The peer's writes and messages are acknowledged, and not the empty write with which it begins.
+void what_is_placed_is_acknowledged(Numbered &ends) {
+    Peer peers_port;
+    const std::uint32_t own = peers_port.listen();
+    ends.make_ready(own);
+    (void)request_of(peers_port, ends, own);
+    refuse(peers_port);
+    Peer peer;
+    expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+    const Bytes write = test::fpdu(
+        {.opcode = Opcode::Write, .stag = ends.device.mr->rkey, .offset = ends.device.address()}, Bytes(8));
+    const auto expect_acknowledged = [&](std::uint32_t msn, const Acknowledgement &placed) {
+        const test::Fpdu told = peer.receive_fpdu();
+        assert_true(told.segment.opcode == Opcode::Acknowledgement);
+        assert_int_equal(told.segment.msn, msn);
+        assert_true(decode_acknowledgement(told.payload).value() == placed);
+    };
+    peer.send(write);
+    expect_acknowledged(1, {.writes = 1});
+    peer.send(test::fpdu({.opcode = Opcode::Send, .msn = 1}, {}));
+    peer.send(write);
+    expect_acknowledged(2, {.writes = 2});  // the message has no receive
+    ends.post_receive();
+    expect_acknowledged(3, {.writes = 2, .messages = 1});
+}
+
+void what_was_not_sent_is_not_acknowledged(Numbered &ends) {
+    const Acknowledgement wrong[] = {{.writes = 1, .messages = 1}, {.messages = 2}, {.messages = 0}};
+    for (const Acknowledgement &placed : wrong) {
+        Peer peers_port;
+        const std::uint32_t own = peers_port.listen();
+        ends.make_ready(own);
+        (void)request_of(peers_port, ends, own);
+        refuse(peers_port);
+        Peer peer;
+        expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+        peer.send(acknowledgement(2, placed));
+        const test::Fpdu terminate = peer.receive_fpdu();
+        assert_true(terminate.segment.opcode == Opcode::Terminate);
+        assert_true(decode_terminate(terminate.payload).value() == terminate::untagged_msn);
         ibv_qp_attr reset{};
         reset.qp_state = IBV_QPS_RESET;
         assert_int_equal(softrdma_ibv_modify_qp(ends.qp, &reset, IBV_QP_STATE), 0);
@@ -258,10 +314,9 @@ int main() {
     test::set_up(true);
     test::set_address("192.0.2.1", "lo:1");
     const CMUnitTest tests[] = {
-        fixture_test(what_names_others_is_refused),
-        fixture_test(one_of_two_attempts_counts),
-        fixture_test(a_request_that_nobody_answers_ends),
-        fixture_test(a_request_that_waits_tries_again),
+        fixture_test(what_names_others_is_refused),       fixture_test(one_of_two_attempts_counts),
+        fixture_test(what_is_placed_is_acknowledged),     fixture_test(what_was_not_sent_is_not_acknowledged),
+        fixture_test(a_request_that_nobody_answers_ends), fixture_test(a_request_that_waits_tries_again),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

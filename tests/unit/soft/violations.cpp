@@ -210,7 +210,7 @@ void rfc5040_7_2_version_and_opcode_must_be_valid(Ends &ends) {
     expect_terminate(ends, tagged(0xc100), terminate::rdmap_version);
     expect_terminate(ends, tagged(0xc143), terminate::unexpected_opcode);
     expect_terminate(ends, untagged(0x4140, 0), terminate::unexpected_opcode);
-    expect_terminate(ends, untagged(0x414f, 0), terminate::unexpected_opcode);
+    expect_terminate(ends, untagged(0x414e, 0), terminate::unexpected_opcode);
     expect_terminate(ends, untagged(0x4143, 1), terminate::untagged_queue);
     expect_terminate(ends, untagged(0x4141, 0), terminate::untagged_queue);
     expect_terminate(ends, untagged(0x4143, 0, 17), terminate::mpa_frame);
@@ -228,6 +228,9 @@ void opcodes_that_were_not_agreed_on(Ends &ends) {
     expect_terminate(ends, flush(device.mr->rkey, device.address()), terminate::unexpected_opcode);
     expect_terminate(ends, fpdu({.opcode = Opcode::FlushResponse, .msn = 1}, {}),
                      terminate::unexpected_opcode);
+    // Only queue pairs by number acknowledge, and none of rdma_cm does.
+    expect_terminate(ends, fpdu({.opcode = Opcode::Acknowledgement, .msn = 1}, Bytes(8)),
+                     terminate::unexpected_opcode, from_a_soft_device());
 }
 
 void flushes(Ends &ends) {

@@ -28,7 +28,8 @@ constexpr Opcode opcodes[] = {Opcode::Write,
                               Opcode::AtomicResponse,
                               Opcode::FlushRequest,
                               Opcode::FlushResponse,
-                              Opcode::AtomicWrite};
+                              Opcode::AtomicWrite,
+                              Opcode::Acknowledgement};
 
 Bytes encoded(const Segment &segment) {
     std::array<std::byte, untagged_bytes> room;
@@ -122,6 +123,7 @@ void rfc5040_5_each_message_must_have_its_queue(void **) {
     assert_true(queue_in(Opcode::Terminate) == Queue::Terminate);
     assert_true(queue_in(Opcode::AtomicResponse) == Queue::Response);
     assert_true(queue_in(Opcode::FlushResponse) == Queue::Response);
+    assert_true(queue_in(Opcode::Acknowledgement) == Queue::Response);
 }
 
 void every_opcode_survives(void **) {
@@ -190,7 +192,7 @@ void the_tagged_bit_must_fit_the_opcode(void **) {
         }
     }
     assert_refused(decode_header(tagged(0xc14f)), terminate::unexpected_opcode);
-    assert_refused(decode_header(untagged(0x414f, 0)), terminate::unexpected_opcode);
+    assert_refused(decode_header(untagged(0x414e, 0)), terminate::unexpected_opcode);
 }
 
 void another_queue_is_refused(void **) {

@@ -46,6 +46,17 @@ void a_flush_request(void **) {
     assert_refused(decode_flush_request(joined(expected, bytes({0}))), terminate::untagged_too_long);
 }
 
+void an_acknowledgement(void **) {
+    constexpr Acknowledgement placed{.writes = 0x01020304, .messages = 0x11121314};
+    const Bytes expected = bytes({0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14});
+    assert_same_bytes(encode(placed), expected);
+    assert_true(decode_acknowledgement(expected).value() == placed);
+    for (std::size_t size = 0; size < expected.size(); ++size) {
+        assert_refused(decode_acknowledgement(std::span{expected}.first(size)), terminate::untagged_too_long);
+    }
+    assert_refused(decode_acknowledgement(joined(expected, bytes({0}))), terminate::untagged_too_long);
+}
+
 void an_atomic_request(void **) {
     const Bytes expected =
         bytes({0,    0,    0,    2,    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21,
@@ -201,6 +212,7 @@ void a_whole_terminate(void **) {
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(a_read_request),
                                 cmocka_unit_test(a_flush_request),
+                                cmocka_unit_test(an_acknowledgement),
                                 cmocka_unit_test(an_atomic_request),
                                 cmocka_unit_test(an_atomic_response),
                                 cmocka_unit_test(rfc7306_5_1_only_what_the_masks_say_must_change),
