@@ -75,6 +75,13 @@ Outcome<Address> parse_address(std::string_view text) {
     return Address{std::string{host}, std::to_string(number)};
 }
 
+std::string without_mark(std::string word) {
+    if (word.ends_with(bracket_mark)) {
+        word.pop_back();
+    }
+    return word;
+}
+
 Outcome<Where> parse_where(std::string_view text) {
     const auto slash = text.contains("://") ? std::string_view::npos : text.find('/');
     Where where{TRY(parse_address(text.substr(0, slash))), {}};

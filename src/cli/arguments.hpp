@@ -26,6 +26,12 @@ struct Address {
 // Parses HOST, HOST:PORT, [IPV6] or [IPV6]:PORT. The port is 1 to 65535, and 7204 by default.
 [[nodiscard]] Outcome<Address> parse_address(std::string_view text);
 
+// CLI11 takes a word in brackets, such as [::1], for a list where it expects several words. main() puts this
+// behind such a word, which no word of a command line can have.
+inline constexpr char bracket_mark = '\0';
+// Returns the word as it was.
+[[nodiscard]] std::string without_mark(std::string word);
+
 // A content of a server.
 struct Where {
     Address address;

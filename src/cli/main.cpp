@@ -76,6 +76,27 @@ bool wants_json(const Words &words) {
     return find_run(words) == words.end() && std::find(words.begin(), end, "--json") != end;
 }
 
+// Marks the arguments of push and pull that are in brackets.
+void mark_brackets(const CLI::App &app, std::vector<std::string> &words) {
+    const auto command =
+        std::ranges::find_if(words, [](const std::string &word) { return !word.starts_with('-'); });
+    if (command == words.end() || (*command != "push" && *command != "pull")) {
+        return;
+    }
+    const CLI::App *const chosen = app.get_subcommand(*command);
+    bool are_options = true;
+    for (auto word = command + 1; word != words.end(); ++word) {
+        const CLI::Option *const option = are_options ? chosen->get_option_no_throw(*word) : nullptr;
+        if (are_options && *word == "--") {
+            are_options = false;
+        } else if (word->starts_with("--") && option != nullptr && option->get_items_expected_max() > 0) {
+            word += word + 1 != words.end() ? 1 : 0;  // its value
+        } else if (word->starts_with('[') && word->ends_with(']')) {
+            *word += cli::bracket_mark;
+        }
+    }
+}
+
 // Returns the words in the order in which CLI11 takes them, from the last to the first. CLI11 would take a --
 // of `run` for the end of all commands. `help COMMAND` is another form of `COMMAND --help`.
 std::vector<std::string> words_to_parse(const CLI::App &app, const Words &words) {
@@ -87,6 +108,7 @@ std::vector<std::string> words_to_parse(const CLI::App &app, const Words &words)
         parsed.erase(command);
         parsed.emplace_back("--help");
     }
+    mark_brackets(app, parsed);
     std::ranges::reverse(parsed);
     return parsed;
 }

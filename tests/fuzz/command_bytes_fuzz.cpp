@@ -31,7 +31,7 @@ void check_offer(std::span<const std::byte> input) {
     const auto offer = cli::decode_offer(input);
     if (offer) {
         const auto again = cli::encode_offer(*offer);
-        const std::size_t size = offer->status == cli::Status::Ok ? 60 : 8;  // decoding may change a reason
+        const std::size_t size = offer->status == cli::Status::Ok ? 92 : 8;  // decoding may change a reason
         require(std::memcmp(again.data(), input.data(), size) == 0, "accepted bytes encode to themselves");
         require(offer->capacity <= cli::largest_capacity && offer->length <= offer->capacity,
                 "a content within bounds");

@@ -70,7 +70,7 @@ refused_with 3 'sh: ended by signal 9 (expected 0); nothing was committed' "$rpm
 refused_with 3 'true: has no bytes' "$rpma" push "$address" --json --run true
 refused_with 127 'no-such-program: cannot run it: No such file' "$rpma" push "$address" --run no-such-program
 refused_with 2 'A program behind --run is required' "$rpma" push "$address" --run
-refused_with 2 'unknown argument' "$rpma" push a "$address" --run cat b
+refused_with 2 '--run: expected a file' "$rpma" push a "$address" --run cat b
 pulled b
 
 # The store is full, for a file and for a program without end, and has room again.

@@ -25,7 +25,7 @@ refused_with 2 'launch: unknown command (see rpma --help)' "$rpma" help launch
 refused_with 2 '--faster: unknown option (see rpma push --help)' "$rpma" push content "$address" --faster
 refused_with 2 '--timout: unknown option, did you mean --timeout?' "$rpma" push content "$address" --timout 3
 refused_with 2 '--kepe: unknown option, did you mean --keep?' "$rpma" serve --store other --kepe 1
-refused_with 2 'third: unknown argument' "$rpma" push content "$address" third
+refused_with 2 'third: unknown argument' "$rpma" list "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
 refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0

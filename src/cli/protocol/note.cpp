@@ -43,6 +43,9 @@ nlohmann::ordered_json object_of(const Note &note) {
     object["host"] = note.host;
     object["identity"] = note.identity;
     object["label"] = note.label;
+    if (note.tag) {
+        object["tag"] = tag_text(note.tag);
+    }
     return object;
 }
 
@@ -58,6 +61,13 @@ Outcome<Note> note_in(const json &object) {
         return failed("has a damaged note");
     }
     note.length = bytes->get<std::uint64_t>();
+    if (std::string tag; object.contains("tag")) {
+        const auto parsed = take(object, "tag", tag) ? parse_tag(tag) : failed("");
+        if (!parsed) {
+            return failed("has a damaged note");
+        }
+        note.tag = *parsed;
+    }
     return note;
 }
 

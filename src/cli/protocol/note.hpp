@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/failure.hpp"
+#include "cli/protocol/tag.hpp"
 
 namespace cli {
 
@@ -19,6 +20,7 @@ struct Note {
     std::string host;
     std::string identity;  // empty without TLS
     std::string label;
+    Tag tag{};  // NOLINT(readability-redundant-member-init): g++ wants one where a note is made without
 };
 
 // The largest note. Some file systems have room for 4096 bytes of all attributes of a file.

@@ -99,6 +99,9 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.sequence);
     writer.little(offer.length);
     writer.little(offer.checksum);
+    for (const std::uint64_t number : {offer.tag.epoch, offer.tag.number, offer.tag.writer, offer.instance}) {
+        writer.little(number);
+    }
     return bytes;
 }
 
@@ -136,8 +139,8 @@ Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
     if (hello.version != protocol_version) {
         return hello;
     }
-    if (hello.mode < Mode::Push || hello.mode > Mode::List) {
-        return failed("asks for unknown mode {} (expected push, pull, measure, status or list)",
+    if (hello.mode < Mode::Push || hello.mode > Mode::Tag) {
+        return failed("asks for unknown mode {} (expected push, pull, measure, status, list or tag)",
                       static_cast<int>(hello.mode));
     }
     (void)reader.little<std::uint8_t>();
@@ -148,7 +151,7 @@ Outcome<Hello> decode_hello(std::span<const std::byte> bytes) {
         hello.message_bytes = reader.little<std::uint32_t>();
     }
     hello.name = TRY(exact_text(reader.bytes(longest_name)));
-    const bool needs_name = hello.mode == Mode::Push || hello.mode == Mode::Pull;
+    const bool needs_name = hello.mode == Mode::Push || hello.mode == Mode::Pull || hello.mode == Mode::Tag;
     if (!is_name(hello.name) && (needs_name || !hello.name.empty())) {
         return failed("asks for a name that is none (expected {})", name_form);
     }
@@ -185,9 +188,16 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     offer.sequence = reader.little<std::uint64_t>();
     offer.length = reader.little<std::uint64_t>();
     offer.checksum = reader.little<std::uint32_t>();
+    for (std::uint64_t *const number :
+         {&offer.tag.epoch, &offer.tag.number, &offer.tag.writer, &offer.instance}) {
+        *number = reader.little<std::uint64_t>();
+    }
     if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
+    }
+    if (offer.tag.number > largest_number || (!offer.tag && offer.tag != Tag{})) {
+        return failed("sent an impossible tag ({})", tag_text(offer.tag));
     }
     return offer;
 }
@@ -199,7 +209,7 @@ Outcome<Request> decode_request(std::span<const std::byte> bytes) {
     const auto offset = reader.little<std::uint64_t>();
     const auto length = reader.little<std::uint64_t>();
     if (bytes.size() != sizeof(RequestBytes) || ask < static_cast<std::uint32_t>(Ask::Store) ||
-        ask > static_cast<std::uint32_t>(Ask::Look)) {
+        ask > static_cast<std::uint32_t>(Ask::Tag)) {
         return failed("sent a message of {} bytes that asks for {} (expected {} bytes: to store, to commit)",
                       bytes.size(), ask, sizeof(RequestBytes));
     }
@@ -217,7 +227,7 @@ Outcome<Answer> decode_answer(std::span<const std::byte> bytes) {
     std::ranges::copy(reader.bytes(answer.memory_region.size()), answer.memory_region.begin());
     constexpr std::uint32_t largest_error = 4095;  // the kernel's limit
     if (bytes.size() != sizeof(AnswerBytes) || verdict < static_cast<std::uint32_t>(Verdict::Done) ||
-        verdict > static_cast<std::uint32_t>(Verdict::NoRoom) || error > largest_error) {
+        verdict > static_cast<std::uint32_t>(Verdict::Newer) || error > largest_error) {
         return failed("answered with {} bytes that say {} and error {} (expected {} bytes)", bytes.size(),
                       verdict, error, sizeof(AnswerBytes));
     }

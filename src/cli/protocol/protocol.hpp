@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "cli/failure.hpp"
+#include "cli/protocol/tag.hpp"
 
 namespace cli {
 
@@ -21,6 +22,7 @@ enum class Mode : std::uint8_t {
     MeasureDurable = 4,  // in a file of the server
     Status = 5,          // only a look (Ask::Look): at the server
     List = 6,            // and at the contents
+    Tag = 7,             // only the offer, which has the newest tag of a name
 };
 
 enum class Status : std::uint8_t {
@@ -82,12 +84,15 @@ struct Hello {
 //    0        4         6        7            8          16             17                38
 //    | magic  | version | status | durability | capacity | peer config  | memory region   |
 //    38         40         48       56         60                           128
-//    | TCP port | sequence | length | checksum | reserved                   |
+//    | TCP port | sequence | length | checksum | reserved, see below        |
+//    60      68       76       84         92
+//    | epoch | number | writer | instance |
 // Peer config and memory region are librpma's descriptors. The region is the content of a pull, or the window
 // of a push. For a pull, sequence, length and checksum are those of the content, 0 when
 // nothing was pushed yet; for a push, the sequence is that of its commit. The capacity is the size of the
-// largest content. The port is that of the baseline for a client that measures. Unless the status is Ok, a
-// text for people follows at 8.
+// largest content. The port is that of the baseline for a client that measures. The epoch, number and writer
+// are the newest tag of the name, and 0 without one; for Mode::Tag, the sequence is that of its content. The
+// instance is another for each start of a server. Unless the status is Ok, a text for people follows at 8.
 using OfferBytes = std::array<std::byte, 196>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
@@ -104,6 +109,8 @@ struct Offer {
     std::uint64_t sequence = 0;
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
+    Tag tag{};  // NOLINT(readability-redundant-member-init): as the reason
+    std::uint64_t instance = 0;
     // Why the status is not Ok.
     std::string
         reason{};  // NOLINT(readability-redundant-member-init): g++ wants one where an offer is made without
@@ -125,6 +132,9 @@ enum class Ask : std::uint8_t {
     // newest content's blocks (cli/protocol/blocks), of which the push keeps those over which its offsets
     // pass; no text when all bytes have to come.
     Look = 6,
+    // Give the content, which has this length and checksum, the tag that is the label's text. A push does it
+    // before any byte.
+    Tag = 7,
 };
 
 //    0     4          8        16       24      88
@@ -149,6 +159,7 @@ enum class Verdict : std::uint8_t {
     Unknown = 4,  // storage failed at the commit itself: the next start of the server may find it committed
     Ended = 5,    // it answers no request: the server ends the connection
     NoRoom = 6,   // the server has no room for the content: nothing was committed
+    Newer = 7,    // the server has the content of this tag, or of a later one, and needs no bytes
 };
 
 // The reason why the server ends a connection.
@@ -162,8 +173,8 @@ enum class Ending : std::uint8_t {
 //    0         4       8          16         20              41         44
 //    | verdict | errno | sequence | checksum | memory region | reserved |
 // Errno is Linux's, or an Ending. The sequence is a commit's; of NoRoom without an errno, it is how many
-// bytes there is room for; of a Look, the length of the text, which has this checksum. The region is that of
-// a Look.
+// bytes there is room for; of Newer, the epoch of the newest tag; of a Look, the length of the text, which
+// has this checksum. The region is that of a Look.
 using AnswerBytes = std::array<std::byte, 44>;
 
 struct Answer {

@@ -37,9 +37,12 @@ public:
             return {};
         }
         // A client that measures takes the server's memory, or the slot that a push would write.
-        const bool reads = mode == Mode::Pull || mode == Mode::List;
+        // A client that pushes or pulls may learn the newest tag.
+        const bool reads = mode == Mode::Pull || mode == Mode::List || mode == Mode::Tag;
         const Mode needed = reads ? Mode::Pull : Mode::Push;
-        const auto allows = [&](const auto &one) { return one.first == needed && one.second == identity; };
+        const auto allows = [&](const auto &one) {
+            return (one.first == needed || mode == Mode::Tag) && one.second == identity;
+        };
         if (!identity.empty() && std::ranges::any_of(allowed_, allows)) {
             return {};
         }

@@ -22,6 +22,7 @@
 #include "cli/peer.hpp"
 #include "cli/perf/perf_server.hpp"
 #include "cli/protocol/protocol.hpp"
+#include "cli/random_number.hpp"
 #include "cli/serve/metrics.hpp"
 #include "cli/serve/permissions.hpp"
 #include "cli/store/storage.hpp"
@@ -173,6 +174,7 @@ private:
     ServerLimits limits_;
     std::function<void(const ServerEvent &)> happened_;
     Clock::time_point begun_ = Clock::now();
+    std::uint64_t instance_ = random_number();
     Listed last_commit_;     // since the server began; its sequence is 0 without one
     int storage_error_ = 0;  // errno of its first failure; no push is admitted after it
     Durability durability_ = Durability::None;

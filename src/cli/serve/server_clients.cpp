@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <tuple>
 
 #include "base/address.hpp"
 #include "base/log.hpp"
@@ -200,8 +201,10 @@ Health Server::health() const {
 
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
     Port &port = *client.port;
-    Offer offer{
-        .durability = durability_, .capacity = store_.capacity(), .peer_configuration = peer_configuration_};
+    Offer offer{.durability = durability_,
+                .capacity = store_.capacity(),
+                .peer_configuration = peer_configuration_,
+                .instance = instance_};
     if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
         // A flush of a copy makes nothing durable.
         offer.durability = store_.is_copied() ? Durability::None : durability_;
@@ -212,6 +215,7 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     if (hello.mode == Mode::Push) {
         client.upload = TRY(store_.upload(hello.name));
         offer.sequence = client.upload->sequence();
+        offer.tag = client.upload->newest_tag();
         auto window = std::make_shared<Mapping>(window_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         if (!*window) {
             return failed("cannot allocate memory: {}", errno_text(errno));
@@ -223,6 +227,10 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     if (hello.mode == Mode::List && !hello.name.empty() && !store_.has(hello.name)) {
         return failed("{} has no content {}", store_.text(), hello.name);
     }
+    if (hello.mode == Mode::Tag) {
+        std::tie(offer.tag, offer.sequence) = TRY(store_.newest_tag(hello.name));
+        return offer;
+    }
     if (hello.mode == Mode::List || hello.mode == Mode::Status) {
         return offer;
     }
@@ -231,6 +239,7 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     offer.sequence = download.content.sequence;
     offer.length = download.content.length;
     offer.checksum = download.content.checksum;
+    offer.tag = download.tag;
     TRY(give(request, client, download.memory, RPMA_MR_USAGE_READ_SRC, offer));
     return offer;
 }

@@ -133,6 +133,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed("asks for {} bytes at {} (expected {} bytes at most in all)", request.length,
                       request.offset, room);
     }
+    if (request.ask == Ask::Tag) {
+        (void)TRY(parse_tag(request.label));
+    }
     Storage::Job job{client.number, message.wr_id, client.origin, request,
                      client.who,    client.upload, client.device};
     if (request.ask == Ask::Store) {
@@ -248,6 +251,7 @@ void Server::tell_verdict(const Storage::Job &job) const {
                                      job.who.text(), name, errno_text(answer.error)));
         case Verdict::NotDurable:
         case Verdict::NoRoom:
+        case Verdict::Newer:
         case Verdict::Ended:
             break;
     }
@@ -281,8 +285,13 @@ void Server::finish(Storage::Job &job) {
         storage_.submit_release(std::move(rest));
         last_commit_ = {job.upload->name(),
                         content.sequence,
-                        {content.length, content.checksum, time_text(), job.who.host, job.who.identity,
-                         job.request.label},
+                        {content.length,
+                         content.checksum,
+                         time_text(),
+                         job.who.host,
+                         job.who.identity,
+                         job.request.label,
+                         {}},
                         {}};
         happened_({ServerEvent::Kind::Committed, job.who, {}, nullptr, job.upload->name(), content});
     }
@@ -315,7 +324,10 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
             client.active = Clock::now();
         }
     }
-    client.answered = ask == Ask::Commit || ask == Ask::Rollback;
+    if (job.answer.verdict == Verdict::Newer) {
+        client.committing = true;  // nothing may follow, as after a commit
+    }
+    client.answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client, job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (client.answered) {
@@ -423,6 +435,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
         case Mode::Pull:
         case Mode::List:
         case Mode::Status:
+        case Mode::Tag:
             return limits_.idle;
         case Mode::Measure:
         case Mode::MeasureDurable:

@@ -58,6 +58,10 @@ Answer answer(Storage::Job &job) {
             return job.upload->store(request.offset, job.first, job.rest);
         case Ask::Rollback:
             return job.upload->roll_back(request.offset);
+        case Ask::Tag: {
+            const auto tag = parse_tag(request.label);
+            return tag ? job.upload->take_tag(*tag, request) : Answer{Verdict::Different};
+        }
         case Ask::Look:
             return look(job);
         case Ask::Commit:

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include "base/log.hpp"
@@ -193,6 +194,11 @@ Outcome<> Store::read_name(const std::string &name) {
             entry.damage = note.error().text;
         }
     }
+    // A server that was killed amid a commit may have left a name that is not on storage yet. Who pulls it
+    // from a majority relies on it.
+    if (const auto newest = found.tagged(); newest != found.contents.end() && fsync(folder.get()) != 0) {
+        found.contents[newest->first].damage = fmt::format("cannot be made durable: {}", errno_text(errno));
+    }
     // A crash may leave these of a content that is gone.
     for (const std::string &file_name : TRY(names_in(folder.get(), Dotted::Yes))) {
         const std::uint64_t sequence = sequence_of_blocks(file_name);
@@ -209,6 +215,26 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
         return other.first != sequence && other.second.inode == entry.inode;
     };
     return std::ranges::any_of(contents, shares) ? 0 : entry.note.length;
+}
+
+std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() const {
+    const auto order = [](const auto &left, const auto &right) {
+        return std::tuple{left.second.note.tag, left.first} < std::tuple{right.second.note.tag, right.first};
+    };
+    const auto newest = std::max_element(contents.begin(), contents.end(), order);
+    return newest != contents.end() && newest->second.note.tag ? newest : contents.end();
+}
+
+Outcome<std::pair<Tag, std::uint64_t>> Store::newest_tag(const std::string &name) const {
+    const auto known = contents_of(name).value_or(Name{});
+    for (const auto &[sequence, entry] : known.contents) {
+        if (!entry.damage.empty()) {
+            return failed("{}: content {} {}, so its tag is unknown", name, sequence, entry.damage);
+        }
+    }
+    const auto newest = known.tagged();
+    return newest != known.contents.end() ? std::pair{newest->second.note.tag, newest->first}
+                                          : std::pair{Tag{}, std::uint64_t{0}};
 }
 
 Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
@@ -447,7 +473,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     }
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
-    StoreUpload::Options options{found == names_.end(), 0, {}};
+    StoreUpload::Options options{found == names_.end(), 0, {}, {}, true};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -459,6 +485,10 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
         options.newest = contents.empty() ? 0 : contents.rbegin()->first;
+        if (const auto tagged = found->second.tagged(); tagged != contents.end()) {
+            options.tagged = tagged->second.note;
+            options.is_whole = fault_of(name, tagged->first, tagged->second).text.empty();
+        }
         const std::size_t stay = options_.keep - 1;
         for (auto entry = contents.begin();
              entry != contents.end() && contents.size() - options.surplus.size() > stay; ++entry) {
@@ -521,7 +551,7 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
         }
         // A client has a region also when there is no content.
         auto nothing = std::make_shared<Mapping>(page_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-        return Download{{}, {nothing->bytes(), nothing}};
+        return Download{{}, {}, {nothing->bytes(), nothing}};
     }
     const auto &contents = known->contents;
     const auto entry = sequence == 0 ? std::prev(contents.end()) : contents.find(sequence);
@@ -550,7 +580,7 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
     if (!*mapping) {
         return failed("{}: content {} cannot be mapped: {}", name, entry->first, errno_text(errno));
     }
-    return Download{{entry->first, note.length, note.checksum}, {mapping->bytes(), mapping}};
+    return Download{{entry->first, note.length, note.checksum}, note.tag, {mapping->bytes(), mapping}};
 }
 
 }  // namespace cli

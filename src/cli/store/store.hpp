@@ -48,7 +48,8 @@ struct StoreOptions {
 // A content that a client pulls.
 struct Download {
     Content content{};  // its sequence is 0 when there is none
-    Memory memory;      // of at least a byte
+    Tag tag{};
+    Memory memory;  // of at least a byte
 };
 
 // One thread uses it, except for the uploads that it gives, and where a comment says otherwise.
@@ -121,6 +122,9 @@ public:
     // Returns whether storage has failed with this errno value in such a way that no push may follow. Each
     // push has a file of its own, so only an error of the device itself concerns the next one.
     [[nodiscard]] bool is_fatal(int error) const;
+    // Returns the newest tag of a name, and the sequence of its content; both 0 without one. Fails when the
+    // tag of a content cannot be read.
+    [[nodiscard]] Outcome<std::pair<Tag, std::uint64_t>> newest_tag(const std::string &name) const;
     // A sequence of 0 means the newest content.
     [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
     // Returns a list of the contents (cli/protocol/note); an empty name means all. Looks at each file, in any
@@ -132,6 +136,8 @@ private:
         std::map<std::uint64_t, Entry> contents;  // by sequence
         std::uint64_t last = 0;                   // the highest sequence that was used
 
+        // Returns the newest content with a tag; the end without one.
+        [[nodiscard]] std::map<std::uint64_t, Entry>::const_iterator tagged() const;
         // Returns the bytes of a content that no other content shares with it.
         [[nodiscard]] std::uint64_t own_bytes(std::uint64_t sequence) const;
     };

@@ -231,9 +231,26 @@ void StoreUpload::start_write_back() {
     }
 }
 
+// No other push of the name commits while this one is under way, so the newest tag stays. A content whose
+// file is damaged may come again.
+Answer StoreUpload::take_tag(const Tag &tag, const Request &request) {
+    const Note &newest = options_.tagged;
+    if (tag == newest.tag && (request.length != newest.length || request.checksum != newest.checksum)) {
+        return {Verdict::Different};
+    }
+    if (tag < newest.tag || (tag == newest.tag && options_.is_whole)) {
+        return {Verdict::Newer, tag == newest.tag ? EEXIST : 0, newest.tag.epoch};
+    }
+    tag_ = tag;
+    return {};
+}
+
 Answer StoreUpload::commit(const Request &request, const Who &who) {
     if (error_ != 0) {
         return {Verdict::NotDurable, error_};
+    }
+    if (newest_tag() && !tag_) {
+        return {Verdict::NotDurable, EPERM};
     }
     if (request.length < end_ || request.length > std::max(taken_, end_)) {
         return {Verdict::Different};
@@ -244,7 +261,7 @@ Answer StoreUpload::commit(const Request &request, const Who &who) {
     if (request.checksum != found_.value()) {
         return {Verdict::Different};
     }
-    note_ = {request.length, request.checksum, time_text(), who.host, who.identity, request.label};
+    note_ = {request.length, request.checksum, time_text(), who.host, who.identity, request.label, tag_};
     const std::string text = encode_note(note_);
     if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0 ||
         fsetxattr(file_.get(), note_attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
@@ -256,6 +273,9 @@ Answer StoreUpload::commit(const Request &request, const Who &who) {
 
 // Gives the file of the earlier content another name. Its note stays that of its push.
 Answer StoreUpload::roll_back(std::uint64_t sequence) {
+    if (newest_tag()) {
+        return {Verdict::NotDurable, EPERM};  // it would be older than what other servers have
+    }
     auto file = open_content(store_.get(), name(), sequence);
     if (!file) {
         return {Verdict::NotDurable, ENOENT};

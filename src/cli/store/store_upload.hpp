@@ -37,6 +37,8 @@ public:
         bool is_new_name;
         std::uint64_t newest;                // the content before this one; 0 without one
         std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
+        Note tagged;                         // that of the newest tag, if there is one
+        bool is_whole;                       // as far as is known, its file is good
     };
 
     // The file has no name; `store` is the folder of the store.
@@ -53,11 +55,13 @@ public:
     [[nodiscard]] const Note &note() const { return note_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
+    [[nodiscard]] Tag newest_tag() const override { return options_.tagged.tag; }
 
     [[nodiscard]] std::string begin_as_newest(std::uint64_t length) override;
     [[nodiscard]] Answer reserve(std::uint64_t length) override;
     [[nodiscard]] Answer store(std::uint64_t offset, std::span<const std::byte> first,
                                std::span<const std::byte> rest) override;
+    [[nodiscard]] Answer take_tag(const Tag &tag, const Request &request) override;
     [[nodiscard]] Answer commit(const Request &request, const Who &who) override;
     [[nodiscard]] Answer roll_back(std::uint64_t sequence) override;
     void retire() override;
@@ -93,6 +97,7 @@ private:
     std::optional<BlockSummer> summer_;  // for a client that may ask for them at its next push
     // The errno value of the first failure to write. The push is over then.
     int error_ = 0;
+    Tag tag_;
     Note note_;
     std::uint64_t inode_ = 0;
     std::uint64_t rolled_back_ = 0;  // the content that was committed again

@@ -41,6 +41,9 @@ public:
     // Returns the sequence of its commit.
     [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
 
+    // Returns the newest tag of its name. A push without a tag commits only where there is none.
+    [[nodiscard]] virtual Tag newest_tag() const { return {}; }
+
     // These wait for storage, and are called by one thread at a time, which need not be the server's.
 
     // Has the new content of this length begin as the newest one, of which bytes that are passed over stay.
@@ -53,6 +56,9 @@ public:
     // meanwhile. The bytes between those before and the offset are those of the newest content.
     [[nodiscard]] virtual Answer store(std::uint64_t offset, std::span<const std::byte> first,
                                        std::span<const std::byte> rest) = 0;
+    // Gives the content its tag, before any byte. The answer is Newer, and the push ends, when the store has
+    // the content of this tag or of a later one.
+    [[nodiscard]] virtual Answer take_tag(const Tag &, const Request &) { return {Verdict::Different}; }
     // Verifies the content, makes it durable, and commits it.
     [[nodiscard]] virtual Answer commit(const Request &request, const Who &who) = 0;
     // Verifies the content of this sequence, and commits it again.

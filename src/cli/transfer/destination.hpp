@@ -28,6 +28,9 @@ public:
     [[nodiscard]] bool is_stream() const { return !file_.has_value(); }
     [[nodiscard]] bool is_standard_output() const { return descriptor_ == 1; }
 
+    // Returns the file that has the bytes before they are published; -1 for a stream.
+    [[nodiscard]] int file() const { return file_ ? file_->fd() : -1; }
+
     // Writes bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
     [[nodiscard]] Outcome<> write(std::span<const std::byte> bytes, std::uint64_t offset,
                                   const Waiting &waiting);

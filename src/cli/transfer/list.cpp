@@ -16,19 +16,6 @@ struct RollbackOptions : TransferOptions {
     std::uint64_t sequence = 0;  // 0 is the content before the newest
 };
 
-Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOptions &options) {
-    const auto session = TRY(
-        Session::open(where.address, {.version = protocol_version, .mode = Mode::List, .name = where.name},
-                      options.timeout_seconds));
-    const std::string text = TRY(session->look());
-    session->close();
-    auto list = decode_list(text);
-    if (!list) {
-        return failed("{}: {}", options.address, list.error().text);
-    }
-    return list;
-}
-
 Outcome<> list(const TransferOptions &options) {
     const Where where = TRY(parse_where(options.address));
     end_waits_on_signals();
@@ -97,6 +84,19 @@ Outcome<> rollback(const RollbackOptions &options) {
 
 }  // namespace
 
+Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOptions &options) {
+    const auto session = TRY(
+        Session::open(where.address, {.version = protocol_version, .mode = Mode::List, .name = where.name},
+                      options.timeout_seconds));
+    const std::string text = TRY(session->look());
+    session->close();
+    auto list = decode_list(text);
+    if (!list) {
+        return failed("{}: {}", options.address, list.error().text);
+    }
+    return list;
+}
+
 Facts facts_of(const Listed &content) {
     const Note &note = content.note;
     const std::string from =
@@ -109,6 +109,8 @@ Facts facts_of(const Listed &content) {
             {"host", "FROM", note.host, shown(from)},
             {"identity", "", note.identity.empty() ? nlohmann::json{} : nlohmann::json{note.identity}, ""},
             {"label", "LABEL", note.label, shown(note.label)},
+            {"tag", "", note.tag ? nlohmann::json(tag_text(note.tag)) : nlohmann::json{},
+             note.tag ? tag_text(note.tag) : ""},
             {"fault", "", content.fault, content.fault.empty() ? "" : "FAULT: " + shown(content.fault)}};
 }
 

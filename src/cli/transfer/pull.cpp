@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/transfer/pull: `rpma pull` reads a content of a store, which never changes, and verifies it.
-#include "cli/transfer/destination.hpp"
-#include "cli/transfer/transfer.hpp"
+#include "cli/transfer/pull.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/transfer/several.hpp"
 
 namespace cli {
 
 namespace {
-
-struct PullOptions : TransferOptions {
-    std::uint64_t sequence = 0;  // 0 is the newest content
-};
-
-struct Pulled {
-    std::unique_ptr<Session> session;
-    Content content;
-};
 
 // Reads the content's bytes into the destination, and returns their checksum.
 Outcome<std::uint32_t> receive_content(Session &session, const Content &content, Destination &destination,
@@ -33,29 +28,10 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
     return session.read_all(content.length, take);
 }
 
-// Receives one whole content.
-Outcome<Pulled> receive(const Where &where, Destination &destination, const PullOptions &options) {
-    auto session = TRY(Session::open(where.address,
-                                     {.version = protocol_version,
-                                      .mode = Mode::Pull,
-                                      .sequence = options.sequence,
-                                      .name = name_of(where)},
-                                     options.timeout_seconds));
-    const Offer &offer = session->offer();
-    if (offer.sequence == 0) {
-        return failed("{}: nothing was pushed yet", options.address);
-    }
-    const Content content{offer.sequence, offer.length, offer.checksum};
-    if (TRY(receive_content(*session, content, destination, options)) != content.checksum) {
-        return failed(
-            "{}: content {} is damaged: its checksum is wrong; {}", options.address, content.sequence,
-            destination.is_stream() ? fmt::format("the bytes that were written to {} are wrong", options.file)
-                                    : fmt::format("{} was not written", options.file));
-    }
-    return Pulled{std::move(session), content};
-}
-
 Outcome<> pull(const PullOptions &options) {
+    if (options.addresses.size() > 1) {
+        return pull_from_several(options);
+    }
     const Where where = TRY(parse_where(options.address));
     TRY(Rate::of(options));
     Destination destination = TRY(Destination::open(options.file));
@@ -77,11 +53,44 @@ Outcome<> pull(const PullOptions &options) {
 
 }  // namespace
 
+Outcome<Pulled> receive(const Where &where, Destination &destination, const PullOptions &options) {
+    auto session = TRY(Session::open(where.address,
+                                     {.version = protocol_version,
+                                      .mode = Mode::Pull,
+                                      .sequence = options.sequence,
+                                      .name = name_of(where)},
+                                     options.timeout_seconds));
+    const Offer &offer = session->offer();
+    if (offer.sequence == 0) {
+        return failed("{}: nothing was pushed yet", options.address);
+    }
+    const Content content{offer.sequence, offer.length, offer.checksum};
+    if (TRY(receive_content(*session, content, destination, options)) != content.checksum) {
+        return failed(
+            "{}: content {} is damaged: its checksum is wrong; {}", options.address, content.sequence,
+            destination.is_stream() ? fmt::format("the bytes that were written to {} are wrong", options.file)
+                                    : fmt::format("{} was not written", options.file));
+    }
+    return Pulled{std::move(session), content};
+}
+
 void add_pull(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<PullOptions>();
     CLI::App *command =
         add_transfer(app, chosen, "pull", "Read a content that was pushed, and verify it", options, pull);
-    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+    // CLI11 gives it all words, also the last, which is the file.
+    const auto take_words = [options, command](const std::vector<std::string> &words) {
+        std::ranges::transform(words, std::back_inserter(options->addresses), without_mark);
+        if (words.size() > 1) {
+            command->get_option("FILE")->add_result(options->addresses.back());
+            options->addresses.pop_back();
+        }
+    };
+    command
+        ->add_option_function<std::vector<std::string>>(
+            "ADDRESS[:PORT][/NAME]", take_words,
+            fmt::format("{}; of several servers all, each time", where_served))
+        ->required();
     command
         ->add_option("FILE", options->file,
                      "The file to write, replaced only by a whole, verified content; - is standard output")
@@ -92,6 +101,18 @@ void add_pull(CLI::App &app, Command &chosen) {
         ->type_name("NUMBER")
         ->check(CLI::PositiveNumber);
     add_rate(*command, *options);
+    add_wait(*command, *options);
+    command->parse_complete_callback([options] {
+        check_addresses(options->addresses);
+        options->address = options->addresses.front();
+        if (options->addresses.size() > 1 && options->sequence != 0) {
+            throw CLI::ValidationError("--sequence",
+                                       "expected one server: each of several has its own sequences");
+        }
+        if (options->addresses.size() > 1 && options->file == "-") {
+            throw CLI::ValidationError("-", "expected a file, from which a content can be written back");
+        }
+    });
 }
 
 }  // namespace cli

@@ -7,22 +7,12 @@
 #include <utility>
 
 #include "cli/transfer/changes.hpp"
-#include "cli/transfer/source.hpp"
-#include "cli/transfer/transfer.hpp"
+#include "cli/transfer/push.hpp"
+#include "cli/transfer/several.hpp"
 
 namespace cli {
 
 namespace {
-
-struct PushOptions : TransferOptions {
-    std::vector<std::string> program;  // its output is the content; empty without --run
-    std::string label;
-    std::string min_size;
-    std::optional<std::uint64_t> if_sequence;
-    bool allow_empty = false;
-    bool runs = false;
-    bool incremental = false;
-};
 
 std::unexpected<Failure> too_large(const Source &source, const Session &session) {
     const std::uint64_t capacity = session.offer().capacity;
@@ -39,8 +29,7 @@ std::string check_label(const std::string &text) {
 }
 
 // Has the server store the content. At the end `content` has its length and checksum.
-Outcome<> send_content(Session &session, const Source &source, Content &content, Rate &rate,
-                       bool show_progress) {
+Outcome<> send_content(Session &session, Source &source, Content &content, Rate &rate, bool show_progress) {
     Progress progress{source.size().value_or(0), show_progress};
     Crc32c checksum;
     std::uint64_t sent = 0;
@@ -166,6 +155,7 @@ Outcome<> commit(Session &session, const Content &content, const PushOptions &op
                           "{}: the server could not make the data durable: {}; nothing was committed",
                           options.address, errno_text(answer->error));
         case Verdict::Unknown:
+        case Verdict::Newer:  // is no answer to a commit
         case Verdict::Ended:  // a session takes this and the next as failures
         case Verdict::NoRoom:
             break;
@@ -223,7 +213,40 @@ Outcome<> check_sequence(const Session &session, const PushOptions &options) {
     return {};
 }
 
+// Pushes the content of the order, and returns its sequence; nothing when the server needs no bytes, which
+// `reply` tells then.
+Outcome<std::uint64_t> push_content(const Where &server, Source &source, const Order &order,
+                                    const PushOptions &options, Reply &reply) {
+    const auto session = TRY(open_push(server, options, HasTag::Yes));
+    if (order.length > session->offer().capacity) {
+        return too_large(source, *session);
+    }
+    const Answer answer = TRY(session->give_tag(order.tag, order.length, order.checksum));
+    if (answer.verdict == Verdict::Newer) {
+        session->close();
+        reply.state = Reply::State::Newer;
+        reply.tag.epoch = answer.sequence;
+        return 0;
+    }
+    if (answer.verdict != Verdict::Done) {
+        return failed(Exit::Refused, "{}: has another content of the tag {}", options.address,
+                      tag_text(order.tag));
+    }
+    std::uint64_t sent = 0;
+    const Content content = TRY(send(*session, source, options, sent));
+    if (content.length != order.length || content.checksum != order.checksum) {
+        return failed("{}: changed while it was read (expected it to stay the same)", source.name());
+    }
+    TRY(commit(*session, content, options));
+    session->close();
+    reply.state = Reply::State::Committed;
+    return content.sequence;
+}
+
 Outcome<> push(const PushOptions &options) {
+    if (options.addresses.size() > 1 || options.quorum || options.epoch) {
+        return push_to_several(options);
+    }
     const Where where = TRY(parse_where(options.address));
     if (!options.min_size.empty()) {
         TRY(parse_size(options.min_size));
@@ -277,7 +300,25 @@ Outcome<> Rate::wait(Session &session, std::uint64_t bytes) {
     return {};
 }
 
-Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options) {
+Reply push_tagged(const Where &server, Source &source, const Order &order, const PushOptions &options) {
+    PushOptions own = options;
+    own.address = server.address.text();
+    own.label = order.label;
+    own.json = true;  // several processes share the terminal
+    Reply reply{.state = Reply::State::Failed, .tag = order.tag, .reason = {}};
+    if (const auto sequence = push_content(server, source, order, own, reply)) {
+        reply.sequence = *sequence;
+    } else {
+        const Failure &why = sequence.error();
+        reply.state = why.exit == Exit::Unknown ? Reply::State::Unknown : Reply::State::Failed;
+        reply.reason = why.text;
+        reply.exit = why.exit;
+    }
+    return reply;
+}
+
+Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options,
+                                            HasTag has_tag) {
     constexpr auto busy_interval = std::chrono::milliseconds{50};
     const Hello hello{.version = protocol_version, .mode = Mode::Push, .name = name_of(where)};
     const auto deadline = Session::Clock::now() + std::chrono::duration_cast<Session::Clock::duration>(
@@ -285,6 +326,12 @@ Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOp
     while (true) {
         auto session = TRY(Session::open(where.address, hello, options.timeout_seconds));
         if (session->offer().status == Status::Ok) {
+            if (has_tag == HasTag::No && session->offer().tag) {
+                return failed(Exit::Refused,
+                              "{}: {} is kept on several servers (expected a push to all of them, or "
+                              "--quorum 1 when this is the only one)",
+                              options.address, hello.name);
+            }
             return session;
         }
         if (interrupted() || Session::Clock::now() > deadline) {
@@ -300,7 +347,21 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
     CLI::App *command =
         add_transfer(app, chosen, "push", "Replicate a file into a served store, durably", options, push);
     command->add_option("FILE", options->file, "The file; - is standard input; none with --run")->required();
-    command->add_option("ADDRESS[:PORT][/NAME]", options->address, where_served)->required();
+    command
+        ->add_option("ADDRESS[:PORT][/NAME]", options->addresses,
+                     fmt::format("{}; of several servers all, each time", where_served))
+        ->required();
+    command
+        ->add_option("--quorum", options->quorum,
+                     "Commit on so many servers, at least a majority, which is the default")
+        ->type_name("NUMBER")
+        ->check(CLI::PositiveNumber);
+    command
+        ->add_option(
+            "--epoch", options->epoch,
+            "Push only when no server of a majority has a content of a higher epoch, and fence lower "
+            "ones")
+        ->type_name("NUMBER");
     add_wait(*command, *options);
     add_rate(*command, *options);
     command->add_option("--label", options->label, "A text that rpma list shows beside the content")
@@ -323,6 +384,19 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
     command->parse_complete_callback([options] {
         if (options->runs && options->program.empty()) {
             throw CLI::RequiredError("A program behind --run");
+        }
+        options->file = without_mark(options->file);
+        std::ranges::transform(options->addresses, options->addresses.begin(), without_mark);
+        check_addresses(options->addresses);
+        options->address = options->addresses.front();
+        const bool several = options->addresses.size() > 1 || options->quorum || options->epoch;
+        if (several && (options->runs || options->file == "-")) {
+            throw CLI::ValidationError(options->runs ? "--run" : "-",
+                                       "expected a file, which several servers can be sent at once");
+        }
+        if (several && options->if_sequence) {
+            throw CLI::ValidationError("--if-sequence",
+                                       "expected one server: each of several has its own sequences");
         }
         if (options->incremental && (options->runs || options->file == "-")) {
             throw CLI::ValidationError("--incremental",

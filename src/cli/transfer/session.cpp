@@ -208,6 +208,12 @@ Outcome<std::string> Session::look(std::uint64_t length) {
     return text;
 }
 
+Outcome<Answer> Session::give_tag(const Tag &tag, std::uint64_t length, std::uint32_t checksum) {
+    TRY(ask({.ask = Ask::Tag, .length = length, .checksum = checksum, .label = tag_text(tag)}));
+    TRY(wait_for_all());
+    return answer_;
+}
+
 Outcome<> Session::reserve(std::uint64_t length) {
     TRY(ask({.ask = Ask::Reserve, .length = length}));
     return wait_for_all();

@@ -63,6 +63,10 @@ public:
 
     [[nodiscard]] Outcome<> wait_for_all() { return wait_for(posted_); }
 
+    // Has the server give the content this tag, and waits for its answer. A push does it before anything
+    // else.
+    [[nodiscard]] Outcome<Answer> give_tag(const Tag &tag, std::uint64_t length, std::uint32_t checksum);
+
     // Has the server commit the written content, and waits for its answer, which is the server's decision.
     // After a failure it is unknown whether the server commits.
     [[nodiscard]] Outcome<Answer> commit(std::uint64_t length, std::uint32_t checksum,

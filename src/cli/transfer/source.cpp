@@ -25,6 +25,14 @@ constexpr std::chrono::milliseconds wait{1000};
 
 }  // namespace
 
+Outcome<Source> Source::of(int file, const std::string &name) {
+    Source source;
+    source.name_ = name;
+    source.fd_ = base::Fd::borrowed(file);
+    return fstat(file, &source.status_) == 0 ? Outcome<Source>{std::move(source)}
+                                             : failed("{}: cannot read: {}", name, errno_text(errno));
+}
+
 // Opens without blocking, in case the file is a FIFO, which is refused afterwards.
 Outcome<Source> Source::open(const std::string &path) {
     Source source;
@@ -110,7 +118,7 @@ std::optional<std::uint64_t> Source::size() const {
     return is_stream_ ? std::nullopt : std::optional{static_cast<std::uint64_t>(status_.st_size)};
 }
 
-Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) const {
+Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &waiting) {
     std::size_t done = 0;
     auto told = base::Clock::now();
     while (done < bytes.size()) {
@@ -121,7 +129,9 @@ Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &wai
             continue;
         }
         const auto rest = bytes.subspan(done);
-        const ssize_t got = ::read(fd_.get(), rest.data(), rest.size());
+        const ssize_t got = is_stream_
+                                ? ::read(fd_.get(), rest.data(), rest.size())
+                                : pread(fd_.get(), rest.data(), rest.size(), static_cast<off_t>(position_));
         if (got < 0 && errno != EINTR && errno != EAGAIN) {
             return failed("{}: cannot read: {}", name_, errno_text(errno));
         }
@@ -129,6 +139,7 @@ Outcome<std::size_t> Source::read(std::span<std::byte> bytes, const Waiting &wai
             break;
         }
         done += got > 0 ? static_cast<std::size_t>(got) : 0;
+        position_ += got > 0 ? static_cast<std::size_t>(got) : 0;
     }
     return done;
 }

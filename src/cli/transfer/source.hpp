@@ -18,13 +18,16 @@
 
 namespace cli {
 
-// It is read once from its beginning to its end, with plain reads, because a mapping would end the process
+// It is read from its beginning to its end, with plain reads, because a mapping would end the process
 // when the file is truncated. One thread uses it.
 class Source {
 public:
     // It is called at intervals while a stream gives fewer bytes than are wanted, with the number that it
     // gave.
     using Waiting = std::function<Outcome<>(std::size_t)>;
+
+    // Reads an open file, from its beginning; the descriptor outlives the source. `name` is for messages.
+    [[nodiscard]] static Outcome<Source> of(int file, const std::string &name);
 
     // Opens a regular file, or standard input when the path is `-`.
     [[nodiscard]] static Outcome<Source> open(const std::string &path);
@@ -37,7 +40,7 @@ public:
     [[nodiscard]] std::optional<std::uint64_t> size() const;
 
     // Reads the next bytes, as many as fit. It reads fewer only at the end.
-    [[nodiscard]] Outcome<std::size_t> read(std::span<std::byte> bytes, const Waiting &waiting) const;
+    [[nodiscard]] Outcome<std::size_t> read(std::span<std::byte> bytes, const Waiting &waiting);
 
     // Reads all of these bytes of a file. Any thread may call it.
     [[nodiscard]] Outcome<> read_at(std::span<std::byte> bytes, std::uint64_t offset) const;
@@ -52,7 +55,8 @@ private:
     std::string name_;
     base::Fd fd_;
     bool is_stream_ = false;
-    base::Fd program_;  // a descriptor of its process (pidfd_open(2)); empty without a program
+    std::uint64_t position_ = 0;  // in a file: processes that share the descriptor each have their own
+    base::Fd program_;            // a descriptor of its process (pidfd_open(2)); empty without a program
     struct stat status_{};
 };
 

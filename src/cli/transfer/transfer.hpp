@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
@@ -74,7 +75,21 @@ inline void add_wait(CLI::App &command, TransferOptions &options) {
 }
 
 // Opens a session that pushes, and waits for another push of that name to end, as long as the options say.
-[[nodiscard]] Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options);
+// One that gives its content no tag is refused where the name has tags.
+enum class HasTag : bool { No, Yes };
+[[nodiscard]] Outcome<std::unique_ptr<Session>> open_push(const Where &where, const TransferOptions &options,
+                                                          HasTag has_tag = HasTag::No);
+// Returns the contents of a name, or of all, from the oldest to the newest of each.
+[[nodiscard]] Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOptions &options);
+
+// Refuses an option among the addresses, which is one behind --.
+inline void check_addresses(const std::vector<std::string> &addresses) {
+    for (const std::string &address : addresses) {
+        if (address.starts_with('-')) {
+            throw CLI::ValidationError(address, "an argument too many, because it stands behind --");
+        }
+    }
+}
 
 // Returns the row of a content, for a table.
 [[nodiscard]] Facts facts_of(const Listed &content);

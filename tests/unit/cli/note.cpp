@@ -34,6 +34,26 @@ void other_text_is_no_note(void **) {
                  "damaged note");
 }
 
+void a_tag_is_ordered_and_survives(void **) {
+    const cli::Tag tag{7, cli::largest_number, 0xc0ffee};
+    cli::Note note = some;
+    note.tag = tag;
+    assert_true(cli::decode_note(cli::encode_note(note))->tag == tag);
+    assert_false(static_cast<bool>(cli::decode_note(cli::encode_note(some))->tag));
+    assert_string_equal(cli::tag_text({0, 12, 0xc0ffee}).c_str(), "0.12.0000000000c0ffee");
+    // The epoch comes first, and the writer decides of two that have the same number.
+    assert_true(cli::Tag{} < cli::Tag(0, 1, 1) && cli::Tag(0, 1, 9) < cli::Tag(0, 2, 1));
+    assert_true(cli::Tag(0, 9, 9) < cli::Tag(1, 1, 1) && cli::Tag(0, 1, 1) < cli::Tag(0, 1, 2));
+    for (const char *text : {"", "1", "1.2", "1.2.", "0.0.0000000000000001", "0.1.1", "0.1.000000000000000G",
+                             "-1.1.0000000000000001", "0.01.0000000000000001", "0.1.0000000000000001 ",
+                             "0.4611686018427387905.0000000000000001", "0x1x0000000000000001"}) {
+        assert_fails(cli::parse_tag(text), "a tag that is none");
+        std::string damaged = cli::encode_note(note);
+        damaged.replace(damaged.find(cli::tag_text(tag)), cli::tag_text(tag).size(), text);
+        assert_fails(cli::decode_note(damaged), "damaged note");
+    }
+}
+
 void a_list_survives(void **) {
     const auto read = cli::decode_list(cli::encode_list({{"a", 7, some, ""}, {"b", 1, {}, "was deleted"}}));
     assert_true(read.has_value());
@@ -59,6 +79,7 @@ void a_number_is_a_content(void **) {
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(a_note_survives), cmocka_unit_test(other_text_is_no_note),
+                                cmocka_unit_test(a_tag_is_ordered_and_survives),
                                 cmocka_unit_test(a_list_survives), cmocka_unit_test(a_number_is_a_content)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -36,6 +36,8 @@ void each_may_do_what_is_named(void **) {
     for (const Mode mode : {Mode::Measure, Mode::MeasureDurable}) {
         assert_string_equal(some.why_not(mode, "b").c_str(), "the identity b may not measure (--allow)");
     }
+    assert_true(some.why_not(Mode::Tag, "a").empty() && some.why_not(Mode::Tag, "b").empty());
+    assert_false(some.why_not(Mode::Tag, "c").empty());
     assert_true(some.why_not(Mode::Push, "both").empty());
     assert_true(some.why_not(Mode::Pull, "both").empty());
 }

@@ -15,7 +15,9 @@ cli::Offer some_offer() {
                      .tcp_port = 40'000,
                      .sequence = 0x1'0000'0001,
                      .length = 1 << 20,
-                     .checksum = 0xfedc'ba98};
+                     .checksum = 0xfedc'ba98,
+                     .tag = {1, 0x2'0000'0000, 3},
+                     .instance = 0x4'0000'0000};
     for (std::size_t i = 0; i < offer.memory_region.size(); ++i) {
         offer.memory_region[i] = static_cast<std::byte>(i + 1);
     }
@@ -56,7 +58,7 @@ void bad_hello_is_refused(void **) {
         assert_fails(cli::decode_hello(bad), "no rpma client");
     }
     assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{0}})), "mode 0");
-    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{7}})), "mode 7");
+    assert_fails(cli::decode_hello(cli::encode_hello({cli::protocol_version, cli::Mode{8}})), "mode 8");
     auto behind = good;
     behind.back() = std::byte{'x'};
     assert_fails(cli::decode_hello(behind), "bytes behind the end of a text");
@@ -88,6 +90,7 @@ void only_a_name_is_a_name(void **) {
 void offer_survives(void **) {
     const cli::Offer offer = some_offer();
     const auto decoded = cli::decode_offer(cli::encode_offer(offer)).value();
+    assert_true(decoded.tag == offer.tag && decoded.instance == offer.instance);
     assert_true(decoded.status == cli::Status::Ok);
     assert_true(decoded.durability == cli::Durability::PageCache);
     assert_int_equal(decoded.capacity, 1 << 20);
@@ -126,7 +129,7 @@ void request_survives(void **) {
         assert_fails(cli::decode_request(std::span{bytes}.first(23)), "a message of 23 bytes");
     }
     assert_fails(cli::decode_request({}), "a message of 0 bytes");
-    for (const auto ask : {cli::Ask{0}, cli::Ask{7}}) {
+    for (const auto ask : {cli::Ask{0}, cli::Ask{8}}) {
         assert_fails(cli::decode_request(cli::encode_request({ask})), "asks for");
     }
 }
@@ -143,7 +146,7 @@ void answer_survives(void **) {
     assert_true(decoded.memory_region == region);
     assert_fails(cli::decode_answer(std::span{bytes}.first(15)), "15 bytes");
     assert_fails(cli::decode_answer(cli::AnswerBytes{}), "say 0");
-    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{7}})), "say 7");
+    assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict{8}})), "say 8");
     assert_fails(cli::decode_answer(cli::encode_answer({cli::Verdict::Done, 4096})), "error 4096");
 }
 
@@ -187,6 +190,8 @@ void bad_offer_is_refused(void **) {
     refuse([](cli::Offer &offer) { offer.capacity = 0; }, "impossible");
     refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "impossible");
     refuse([](cli::Offer &offer) { offer.length = offer.capacity + 1; }, "impossible");
+    refuse([](cli::Offer &offer) { offer.tag.number = cli::largest_number + 1; }, "impossible tag");
+    refuse([](cli::Offer &offer) { offer.tag = {1, 0, 0}; }, "impossible tag");
 }
 
 }  // namespace

@@ -3,7 +3,11 @@
 // store.
 #include "cli/store/store.hpp"
 
+#include <sys/xattr.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string>
 
 #include "../../folder.hpp"
@@ -123,12 +127,77 @@ void only_a_created_store_is_discarded(void **) {
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder::make, folder::remove)
 
+// Pushes with a tag. Returns the answer to the tag, or else to the commit.
+cli::Answer push_tagged(cli::Store &store, const cli::Tag &tag, std::string_view text) {
+    const auto upload = store.upload("name");
+    assert_true(upload.has_value());
+    const auto bytes = bytes_of(text);
+    const cli::Request request{
+        .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
+    if (const auto answer = (*upload)->take_tag(tag, request); answer.verdict != cli::Verdict::Done) {
+        return answer;
+    }
+    assert_true((*upload)->store(0, bytes, {}).verdict == cli::Verdict::Done);
+    const auto answer = (*upload)->commit(request, {});
+    assert_true(answer.verdict == cli::Verdict::Done);
+    (void)store.committed(**upload);
+    (*upload)->retire();
+    return answer;
+}
+
+void the_newest_tag_stays(void **) {
+    const cli::Tag tag{2, 5, 7};
+    {
+        const Owned store = open_store({.keep = 1});
+        (void)push(*store, "name", second);  // a content from before has none
+        assert_true(!store->newest_tag("name")->first && !store->newest_tag("other")->first);
+        assert_true(push_tagged(*store, tag, first).verdict == cli::Verdict::Done);
+    }
+    const Owned store = open_store({.keep = 1});
+    assert_true(store->newest_tag("name")->first == tag && store->newest_tag("name")->second == 2);
+    // Older ones are not needed, by whichever part they are older, and this one is there.
+    for (const cli::Tag &older : {cli::Tag{2, 5, 6}, cli::Tag{2, 4, 9}, cli::Tag{1, 9, 9}}) {
+        const auto answer = push_tagged(*store, older, second);
+        assert_true(answer.verdict == cli::Verdict::Newer && answer.error == 0 && answer.sequence == 2);
+    }
+    const auto again = push_tagged(*store, tag, first);
+    assert_true(again.verdict == cli::Verdict::Newer && again.error == EEXIST);
+    assert_true(push_tagged(*store, tag, second).verdict == cli::Verdict::Different);
+    assert_has(*store, "name", 0, first);
+    // Neither a push without a tag nor a rollback commits after it.
+    const auto upload = store->upload("name");
+    assert_true((*upload)->newest_tag() == tag);
+    assert_true((*upload)->commit({.ask = cli::Ask::Commit}, {}).verdict == cli::Verdict::NotDurable);
+    assert_true((*upload)->roll_back(2).verdict == cli::Verdict::NotDurable);
+    assert_true(push_tagged(*store, {2, 5, 8}, second).verdict == cli::Verdict::Done);
+    assert_has(*store, "name", 0, second);
+    // A content whose file is damaged comes again.
+    assert_int_equal(truncate((store_path() + "/name/3").c_str(), 1), 0);
+    assert_true(push_tagged(*store, {2, 5, 8}, second).verdict == cli::Verdict::Done);
+    assert_has(*store, "name", 4, second);
+}
+
+// The tag of a content that cannot be read may have been the newest.
+void a_tag_that_is_lost_is_not_forgotten(void **) {
+    {
+        const Owned store = open_store();
+        assert_true(push_tagged(*store, {0, 1, 1}, first).verdict == cli::Verdict::Done);
+        assert_true(push_tagged(*store, {0, 2, 1}, second).verdict == cli::Verdict::Done);
+    }
+    assert_int_equal(removexattr((store_path() + "/name/2").c_str(), "user.rpma"), 0);
+    const Owned store = open_store();
+    assert_fails(store->newest_tag("name"), "so its tag is unknown");
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(checksum_is_crc32c),
                                 IN_FOLDER(what_is_committed_is_found_again),
                                 IN_FOLDER(a_content_that_goes_stays_for_its_reader),
-                                IN_FOLDER(one_opens_a_store), IN_FOLDER(only_a_created_store_is_discarded)};
+                                IN_FOLDER(one_opens_a_store),
+                                IN_FOLDER(only_a_created_store_is_discarded),
+                                IN_FOLDER(the_newest_tag_stays),
+                                IN_FOLDER(a_tag_that_is_lost_is_not_forgotten)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
