@@ -96,7 +96,8 @@ Reply ask_for_tag(const Where &server, double timeout_seconds) {
     return reply;
 }
 
-// The life of a server's process.
+// The life of a server's process. An exception ends it, and the process that waits for it finds that out.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 void serve_orders(int socket, const Where &server, double timeout_seconds,
                   const Replicas::Write &write) noexcept {
     const Reply present = ask_for_tag(server, timeout_seconds);
