@@ -125,10 +125,12 @@ std::string RsocketPair::connect_rsockets() {
         return wrong(0, "rconnect", result);
     }
     ends_[1].fd = raccept(listener, nullptr, nullptr);
-    (void)rclose(listener);
-    if (ends_[1].fd < 0) {
-        return wrong(1, "raccept", -1);
-    }
+    auto text = fd(1) < 0 ? wrong(1, "raccept", -1) : await_connection();
+    (void)rclose(listener);  // as long as it is there, a client knows that a late answer comes
+    return text;
+}
+
+std::string RsocketPair::await_connection() {
     std::array<pollfd, 2> both{pollfd{.fd = fd(0), .events = POLLOUT, .revents = 0},
                                pollfd{.fd = fd(1), .events = POLLOUT, .revents = 0}};
     while (both[0].revents == 0 || both[1].revents == 0) {

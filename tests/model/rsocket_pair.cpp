@@ -123,6 +123,7 @@ std::string RsocketPair::received(int end, long count, std::span<const std::byte
         return {};
     }
     theirs.receive(static_cast<std::size_t>(count));
+    setting_.receives.fetch_add(1, std::memory_order_relaxed);
     return check_placed(end);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -30,6 +31,7 @@ struct Setting {
     bool may_break = false;  // a connection may end without either end's wish
     // The ports of servers that rconnect has found to speak TCP. It forgets them after a minute.
     std::set<std::uint16_t> spoke_tcp{};
+    std::atomic<std::uint64_t> receives{0};  // calls that brought something
 };
 
 // A child inherits this of a pair: its second end, or a listener that the first end has connected to.
@@ -123,6 +125,7 @@ private:
     // rsocket_connect.cpp has these.
     [[nodiscard]] std::string connect();
     [[nodiscard]] std::string connect_rsockets();
+    [[nodiscard]] std::string await_connection();
     [[nodiscard]] int listening(const Calls &calls, bool may_be_tcp, sockaddr_in &address);
     [[nodiscard]] std::string find_mode(std::uint16_t port);
     [[nodiscard]] std::string check_mode(int end) const;

@@ -173,18 +173,20 @@ private:
     std::vector<pid_t> children_;
 };
 
-// Ends the program when no step was made for a while.
+// Ends the program when no step was made, and nothing was received, for a while. On a busy machine a step
+// that sends much through small buffers takes longer.
 class Watchdog {
 public:
-    explicit Watchdog(const Model &model)
-        : thread_{[this, &model](const std::stop_token &stop) { watch(stop, model); }} {}
+    Watchdog(const Model &model, const Setting &setting)
+        : setting_{setting}, thread_{[this, &model](const std::stop_token &stop) { watch(stop, model); }} {}
     void stepped() { steps_.fetch_add(1, std::memory_order_relaxed); }
 
 private:
     void watch(const std::stop_token &stop, const Model &model) {
         std::unique_lock lock{mutex_};
-        for (std::uint64_t before = UINT64_MAX; before != steps_;) {
-            before = steps_;
+        const auto moves = [this] { return steps_ + setting_.receives; };
+        for (std::uint64_t before = UINT64_MAX; before != moves();) {
+            before = moves();
             (void)changed_.wait_for(lock, stop, patience, [] { return false; });
             if (stop.stop_requested()) {
                 return;
@@ -195,6 +197,7 @@ private:
         std::abort();
     }
 
+    const Setting &setting_;
     std::atomic<std::uint64_t> steps_{0};
     std::mutex mutex_;
     std::condition_variable_any changed_;
@@ -208,7 +211,7 @@ std::size_t open_descriptors() {
 
 std::string run(std::uint64_t seed, std::uint64_t steps, Setting &setting) {
     Model model{seed, setting};
-    Watchdog watchdog{model};
+    Watchdog watchdog{model, setting};
     for (std::uint64_t step = 0; step < steps; ++step) {
         if (auto wrong = model.step(); !wrong.empty()) {
             return "seed " + std::to_string(seed) + ", step " + std::to_string(step) + ": " + wrong;
