@@ -106,7 +106,8 @@ void set(const Socket &socket, Mirror *mirror) {
     }
 }
 
-// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays held.
+// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays
+// held.
 void drain() {
     if (MirrorDevice *const used = loaded; used != nullptr && !base::is_in_parents_memory()) {
         used->drain();

@@ -68,6 +68,11 @@ private:
 // Returns the time in a suitable unit, such as "1.25 ms".
 [[nodiscard]] std::string format_seconds(double seconds);
 
+// Returns null for a text that is empty.
+[[nodiscard]] inline nlohmann::json or_null(const std::string &text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);  // with braces it would be an array
+}
+
 // One value of a row: its name in JSON, its column in the table, and its content in each.
 struct Fact {
     const char *name;

@@ -203,8 +203,8 @@ void bursts_to_a_peer_that_does_not_receive(void **) {
     assert_true(same(ends.client, ends.server, 0, 512));
 }
 
-// One of the writes names memory that this side has not. Those before it are done; a kernel's device may flush
-// them.
+// One of the writes names memory that this side has not. Those before it are done; a kernel's device may
+// flush them.
 void a_request_that_fails_inside_a_burst(void **) {
     if (!subject.is_soft) {
         skip();

@@ -34,6 +34,10 @@ done
 bounded "$rpma" pull --psk other "$address" got >stdout 2>stderr || die "pull by one that may do both"
 cmp got content || die "a refused push changed the content"
 bounded "$rpma" push --psk other another "$address" >stdout 2>stderr || die "push by one that may do both"
+for command in list status; do
+    bounded "$rpma" $command --psk reader --json "$address" >stdout 2>stderr || die "$command --json"
+    grep -Eq '"identity": ?"other"' stdout || die "$command --json does not say who pushed: $(cat stdout)"
+done
 stop_server
 
 # A program that reads the events learns who did what, and when.

@@ -129,8 +129,7 @@ void print_event(const ServeOptions &options, const ServerEvent &event) {
     summary.add_json("event", names.at(static_cast<std::size_t>(event.kind)));
     summary.add_json("time", time_text());
     summary.add_json("host", event.who.host);
-    summary.add_json("identity",
-                     event.who.identity.empty() ? nlohmann::json{} : nlohmann::json(event.who.identity));
+    summary.add_json("identity", or_null(event.who.identity));
     if (is_commit) {
         summary.add_json("name", event.name);
         summary.add_json("sequence", event.content->sequence);

@@ -101,16 +101,16 @@ Facts facts_of(const Listed &content) {
     const Note &note = content.note;
     const std::string from =
         note.identity.empty() ? note.host : fmt::format("{} ({})", note.host, note.identity);
+    const std::string tag = note.tag ? tag_text(note.tag) : "";
     return {{"name", "NAME", content.name, shown(content.name)},
             {"sequence", "SEQUENCE", content.sequence, std::to_string(content.sequence)},
             {"time", "TIME", note.time, shown(note.time)},
             {"bytes", "BYTES", note.length, std::to_string(note.length)},
             {"checksum", "CHECKSUM", checksum_text(note.checksum), checksum_text(note.checksum)},
             {"host", "FROM", note.host, shown(from)},
-            {"identity", "", note.identity.empty() ? nlohmann::json{} : nlohmann::json{note.identity}, ""},
+            {"identity", "", or_null(note.identity), ""},
             {"label", "LABEL", note.label, shown(note.label)},
-            {"tag", "", note.tag ? nlohmann::json(tag_text(note.tag)) : nlohmann::json{},
-             note.tag ? tag_text(note.tag) : ""},
+            {"tag", "", or_null(tag), tag},
             {"fault", "", content.fault, content.fault.empty() ? "" : "FAULT: " + shown(content.fault)}};
 }
 

@@ -14,10 +14,6 @@ namespace cli {
 
 namespace {
 
-nlohmann::json or_null(const std::string &text) {
-    return text.empty() ? nlohmann::json{} : nlohmann::json{text};
-}
-
 struct StatusOptions {
     std::string address;
     double timeout_seconds = 30;
