@@ -14,8 +14,6 @@ namespace cli {
 
 namespace {
 
-using State = Reply::State;
-
 // A healthy server answers a connection within it, also when one of TCP's first packets is lost.
 constexpr auto grace = std::chrono::milliseconds{1500};
 
@@ -49,7 +47,7 @@ Outcome<Group> group_of(const std::vector<std::string> &addresses) {
 }
 
 // Counts the servers in one of these states. Two addresses of one server count once.
-std::size_t count(const Replicas &replicas, std::initializer_list<State> states) {
+std::size_t count(const Replicas &replicas, std::initializer_list<Reply::State> states) {
     std::set<std::uint64_t> instances;
     for (const Reply &reply : replicas.replies()) {
         if (std::ranges::find(states, reply.state) != states.end()) {
@@ -66,25 +64,25 @@ std::vector<Facts> rows_of(const Group &group, const Replicas &replicas) {
         const Reply &reply = replicas.replies()[i];
         const char *result = "no answer";
         switch (reply.state) {
-            case State::Silent:
+            case Reply::State::Silent:
                 break;
-            case State::Present:
+            case Reply::State::Present:
                 result = "unchanged";
                 break;
-            case State::Committed:
+            case Reply::State::Committed:
                 result = "committed";
                 break;
-            case State::Newer:
+            case Reply::State::Newer:
                 result = "has it, or a newer one";
                 break;
-            case State::Failed:
+            case Reply::State::Failed:
                 result = "failed";
                 break;
-            case State::Unknown:
+            case Reply::State::Unknown:
                 result = "unknown";
                 break;
         }
-        const bool committed = reply.state == State::Committed;
+        const bool committed = reply.state == Reply::State::Committed;
         rows.push_back(
             {{"address", "SERVER", group.servers[i].address.text(), group.servers[i].address.text()},
              {"result", "RESULT", result, result},
@@ -126,9 +124,9 @@ void print_rows(const Group &group, const Replicas &replicas, const TransferOpti
 // Waits until as many servers as are needed have told their newest tag.
 Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t needed,
                         const TransferOptions &options) {
-    const auto present = [&] { return count(replicas, {State::Present}); };
+    const auto present = [&] { return count(replicas, {Reply::State::Present}); };
     TRY(replicas.wait([&] { return present() >= needed; }));
-    const auto answered = std::ranges::count(replicas.replies(), State::Present, &Reply::state);
+    const auto answered = std::ranges::count(replicas.replies(), Reply::State::Present, &Reply::state);
     if (std::cmp_less(present(), answered)) {
         return failed(Exit::Usage, "{}: two of the addresses lead to one server (expected different servers)",
                       group.name);
@@ -144,7 +142,7 @@ Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t need
 Tag newest_of(const Replicas &replicas) {
     Tag newest;
     for (const Reply &reply : replicas.replies()) {
-        newest = reply.state == State::Present ? std::max(newest, reply.tag) : newest;
+        newest = reply.state == Reply::State::Present ? std::max(newest, reply.tag) : newest;
     }
     return newest;
 }
@@ -154,12 +152,13 @@ Tag newest_of(const Replicas &replicas) {
 Outcome<> wait_for_commits(Replicas &replicas, std::size_t needed, Session::Clock::duration patience) {
     std::optional<Session::Clock::time_point> since;
     return replicas.wait([&] {
-        if (count(replicas, {State::Committed, State::Newer}) < needed || replicas.is_writing()) {
+        if (count(replicas, {Reply::State::Committed, Reply::State::Newer}) < needed ||
+            replicas.is_writing()) {
             return false;
         }
         const auto now = Session::Clock::now();
         since = since.value_or(now);
-        return now - *since >= patience || std::ranges::find(replicas.replies(), State::Silent,
+        return now - *since >= patience || std::ranges::find(replicas.replies(), Reply::State::Silent,
                                                              &Reply::state) == replicas.replies().end();
     });
 }
@@ -206,11 +205,12 @@ void print_summary(const char *command, const TransferOptions &options, const Gr
 // Returns a failure unless enough servers have the content.
 Outcome<> check_push(const Group &group, const Replicas &replicas, const Order &order, std::size_t quorum,
                      const TransferOptions &options) {
-    const std::size_t have = count(replicas, {State::Committed, State::Newer});
+    const std::size_t have = count(replicas, {Reply::State::Committed, Reply::State::Newer});
     if (have >= quorum) {
         return {};
     }
-    const bool may_come = count(replicas, {State::Committed, State::Unknown, State::Silent}) > 0;
+    const bool may_come =
+        count(replicas, {Reply::State::Committed, Reply::State::Unknown, Reply::State::Silent}) > 0;
     print_rows(group, replicas, options);
     const std::string text = fmt::format("{}: committed on {} of {} servers (expected {})", group.name, have,
                                          group.size(), quorum);
@@ -273,7 +273,7 @@ Outcome<> push_to_several(const PushOptions &options) {
     }
     for (std::size_t i = 0; i < group.size(); ++i) {
         const Reply &reply = replicas.replies()[i];
-        if (reply.state == State::Newer && reply.tag.epoch > epoch) {
+        if (reply.state == Reply::State::Newer && reply.tag.epoch > epoch) {
             replicas.exclude(i, {fmt::format("{}: has a content of epoch {}, which fences epoch {} (--epoch)",
                                              group.servers[i].address.text(), reply.tag.epoch, epoch),
                                  Exit::Refused});
@@ -281,8 +281,8 @@ Outcome<> push_to_several(const PushOptions &options) {
     }
     TRY(check_push(group, replicas, order, quorum, options));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;
-    print_summary("push", options, group, replicas, order, count(replicas, {State::Committed, State::Newer}),
-                  took.count());
+    print_summary("push", options, group, replicas, order,
+                  count(replicas, {Reply::State::Committed, Reply::State::Newer}), took.count());
     return {};
 }
 
@@ -315,7 +315,7 @@ Outcome<PulledNewest> pull_newest(const Group &group, Replicas &replicas, Destin
             return failed("{}: nothing was pushed to these servers yet", group.name);
         }
         const auto has_it = [&](const Reply &reply) {
-            return reply.state == State::Present && reply.tag == newest;
+            return reply.state == Reply::State::Present && reply.tag == newest;
         };
         const auto best = std::ranges::find_if(replicas.replies(), has_it);
         const auto server = static_cast<std::size_t>(best - replicas.replies().begin());
@@ -357,21 +357,23 @@ Outcome<> pull_from_several(const PullOptions &options) {
         if (auto source = Source::of(destination.file(), options.file)) {
             return push_tagged(server, *source, ordered, writing);
         }
-        return {.state = State::Failed, .tag = {}, .reason = fmt::format("{}: cannot read it", options.file)};
+        return {.state = Reply::State::Failed,
+                .tag = {},
+                .reason = fmt::format("{}: cannot read it", options.file)};
     };
     Replicas replicas = TRY(Replicas::ask(group.servers, options.timeout_seconds, write));
     auto [order, server] = TRY(pull_newest(group, replicas, destination, options));
     const auto lacks_it = [&](const Reply &reply) {
-        return reply.state == State::Present && reply.tag < order.tag;
+        return reply.state == Reply::State::Present && reply.tag < order.tag;
     };
-    const bool writes_back =
-        std::ranges::any_of(replicas.replies(), lacks_it) || count(replicas, {State::Present}) < group.size();
+    const bool writes_back = std::ranges::any_of(replicas.replies(), lacks_it) ||
+                             count(replicas, {Reply::State::Present}) < group.size();
     if (writes_back) {
         order.label = label_of(group.servers[server], order.tag, options);
     }
     replicas.order(order);
     TRY(wait_for_commits(replicas, group.majority(), {}));
-    const std::size_t have = count(replicas, {State::Committed, State::Newer});
+    const std::size_t have = count(replicas, {Reply::State::Committed, Reply::State::Newer});
     if (have < group.majority()) {
         print_rows(group, replicas, options);
         return failed(
