@@ -160,11 +160,12 @@ void QueuePair::reset() {
         end_is_due_ = ending_locally_ = false;
         owner_ = nullptr;
         end_error_.store(0, std::memory_order_release);
+        // First, because a completion that is polled frees a place of these queues.
+        send_queue_cq_.remove(*this);
+        receive_queue_cq_.remove(*this);
         sender_.reset();
         receiver_.stop();
         inbox_.reset();
-        send_queue_cq_.remove(*this);
-        receive_queue_cq_.remove(*this);
         base::set_shared(phase_, Phase::Idle, std::memory_order_release);
     }
     set_link_name(nullptr);

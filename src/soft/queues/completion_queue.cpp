@@ -329,6 +329,7 @@ void CompletionQueue::remove(const Completing &queue_pair) {
         ring_.pop_back();
     }
     base::set_shared(has_entries_, kept != 0);
+    waiters_.tell(kept != 0);
 }
 
 void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {

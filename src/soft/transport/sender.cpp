@@ -337,6 +337,7 @@ void Sender::leave_link() {
     const base::Lock lock{mutex_};
     requests_.leave_link();
     link_ = nullptr;
+    may_transmit_ = false;  // a program may post until the queue pair has its next state
 }
 
 Sender::Turn Sender::take_turn() {

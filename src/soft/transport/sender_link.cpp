@@ -124,7 +124,7 @@ void Sender::drop_batch() {
         responses_.batch_was_cleared();
         queue_.sent();
         after_retiring();
-        if (!broken_ && !queue_.has_next() && !responses_.has_next()) {
+        if (!broken_ && !queue_.has_next() && !responses_.has_next() && !owes_acknowledgement()) {
             want_writable(false);  // as build_batch() would find, with more instructions for a request alone
             return;
         }
@@ -204,6 +204,8 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
         }
     } while (parameters_.acknowledged && words.size() < limits::most_last_answer_bytes &&
              responses_.has_next() && responses_.add_next() == Added::Yes);
+    batch_.clear();  // an answer that failed may have left its header
+    responses_.batch_was_cleared();
     if (broken.by == Broken::By::NotDurable) {
         requests_.add_last_flushes();
     } else {

@@ -28,12 +28,15 @@ using test::Peer;
 constexpr std::uint32_t places[] = {
     0, 0x7e};  // the numbers of the first are smaller than the device's, or equal
 
+constexpr std::uint32_t most_sends = 2048;  // more than a link takes from a peer that does not read
+
 // A queue pair of the device, and a peer that listens where the number of its own says.
 struct Numbered {
     Numbered() {
         ibv_qp_init_attr attributes{};
         attributes.send_cq = attributes.recv_cq = device.cq;
-        attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 8;
+        attributes.cap.max_send_wr = most_sends;
+        attributes.cap.max_recv_wr = 8;
         attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
         attributes.qp_type = IBV_QPT_RC;
         for (ibv_qp *&one : unused) {  // the places of the next numbers lie between those of `places`
@@ -83,6 +86,15 @@ struct Numbered {
         request.wr_id = 1;
         request.opcode = IBV_WR_SEND;
         request.send_flags = IBV_SEND_SIGNALED;
+        ibv_send_wr *bad = nullptr;
+        assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+    }
+    void post_write(std::uint32_t size) {
+        ibv_sge piece{.addr = device.address(), .length = size, .lkey = device.mr->lkey};
+        ibv_send_wr request{};
+        request.sg_list = &piece;
+        request.num_sge = 1;
+        request.opcode = IBV_WR_RDMA_WRITE;
         ibv_send_wr *bad = nullptr;
         assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
     }
@@ -258,6 +270,36 @@ void what_is_placed_is_acknowledged(Numbered &ends) {
     expect_acknowledged(3, {.writes = 2, .messages = 1});
 }
 
+// What falls due while the link has taken only a part of the device's last bytes is told behind them.
+void an_acknowledgement_waits_for_a_full_link(Numbered &ends) {
+    Peer peers_port;
+    const std::uint32_t own = peers_port.listen();
+    ends.make_ready(own);
+    (void)request_of(peers_port, ends, own);
+    refuse(peers_port);
+    Peer peer;
+    expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+    constexpr std::uint32_t size = 8192;
+    std::uint64_t before = 0;
+    std::uint64_t after = Device::bytes_taken(peer);
+    std::uint32_t posted = 1;  // the message
+    do {
+        before = after;
+        assert_true(++posted < most_sends);
+        ends.post_write(size);
+        ends.device.work();
+        after = Device::bytes_taken(peer);
+    } while (after >= before + size);
+    peer.send(test::fpdu(
+        {.opcode = Opcode::Write, .stag = ends.device.mr->rkey, .offset = ends.device.address()}, Bytes(8)));
+    ends.device.work_until_read(peer);
+    test::Fpdu told = peer.receive_fpdu();
+    while (told.segment.opcode != Opcode::Acknowledgement) {
+        told = peer.receive_fpdu();
+    }
+    assert_true(decode_acknowledgement(told.payload).value() == (Acknowledgement{.writes = 1}));
+}
+
 void what_was_not_sent_is_not_acknowledged(Numbered &ends) {
     const Acknowledgement wrong[] = {{.writes = 1, .messages = 1}, {.messages = 2}, {.messages = 0}};
     for (const Acknowledgement &placed : wrong) {
@@ -314,9 +356,13 @@ int main() {
     test::set_up(true);
     test::set_address("192.0.2.1", "lo:1");
     const CMUnitTest tests[] = {
-        fixture_test(what_names_others_is_refused),       fixture_test(one_of_two_attempts_counts),
-        fixture_test(what_is_placed_is_acknowledged),     fixture_test(what_was_not_sent_is_not_acknowledged),
-        fixture_test(a_request_that_nobody_answers_ends), fixture_test(a_request_that_waits_tries_again),
+        fixture_test(what_names_others_is_refused),
+        fixture_test(one_of_two_attempts_counts),
+        fixture_test(what_is_placed_is_acknowledged),
+        fixture_test(what_was_not_sent_is_not_acknowledged),
+        fixture_test(a_request_that_nobody_answers_ends),
+        fixture_test(a_request_that_waits_tries_again),
+        fixture_test(an_acknowledgement_waits_for_a_full_link),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

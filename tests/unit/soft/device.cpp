@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include "../../limits.hpp"
@@ -55,11 +57,14 @@ int device_end_of(const Peer &peer) {
     socklen_t size = sizeof(wanted);
     assert_int_equal(getsockname(peer.socket(), reinterpret_cast<sockaddr *>(&wanted), &size), 0);
     for (int fd = 0; fd < most_descriptors; ++fd) {
-        sockaddr_in found{};
+        sockaddr_in6 found{};  // the ports of both families have one place
         size = sizeof(found);
         if (getpeername(fd, reinterpret_cast<sockaddr *>(&found), &size) == 0 &&
-            found.sin_family == AF_INET && found.sin_port == wanted.sin_port &&
-            found.sin_addr.s_addr == wanted.sin_addr.s_addr) {
+            found.sin6_port == wanted.sin_port &&
+            std::memcmp(found.sin6_family == AF_INET6 ? &found.sin6_addr.s6_addr[12]
+                                                      : reinterpret_cast<const std::uint8_t *>(&found) +
+                                                            offsetof(sockaddr_in, sin_addr),
+                        &wanted.sin_addr, sizeof(wanted.sin_addr)) == 0) {
             return fd;
         }
     }
@@ -178,6 +183,12 @@ void Device::work_until_read(const Peer &peer) {
     work_until([&] { return (device_end = device_end_of(peer)) >= 0; });  // it may not have accepted yet
     work_until([&] { return arrived(device_end) == peer.sent_bytes() && !has_unread(device_end); });
     assert_int_equal(ibv_req_notify_cq(cq, 0), 0);
+}
+
+std::uint64_t Device::bytes_taken(const Peer &peer) {
+    int unsent = 0;
+    assert_int_equal(ioctl(device_end_of(peer), SIOCOUTQNSD, &unsent), 0);
+    return arrived(peer.socket()) + static_cast<std::uint64_t>(unsent);
 }
 
 bool Device::has_event() {

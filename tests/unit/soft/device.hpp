@@ -58,6 +58,8 @@ public:
     // Works until the device has read every byte that this peer has sent, and has acted on them. The
     // connection must be open and must not be stalled.
     void work_until_read(const Peer &peer);
+    // Returns how many bytes for this peer the kernel has taken from the device.
+    [[nodiscard]] static std::uint64_t bytes_taken(const Peer &peer);
     // Works, and returns whether there is an event.
     [[nodiscard]] bool has_event();
 
