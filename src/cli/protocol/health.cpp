@@ -59,7 +59,10 @@ private:
 }  // namespace
 
 std::string Reason::sentence() const {
-    return name.empty() ? text : fmt::format("{}: content {} {}", name, sequence, text);
+    if (sequence == 0) {
+        return name.empty() ? text : fmt::format("{}: {}", name, text);
+    }
+    return fmt::format("{}: content {} {}", name, sequence, text);
 }
 
 std::string encode_health(const Health &health) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -190,6 +191,8 @@ private:
     // The fds of the clients that push, by name. At most one client pushes each, because the next one would
     // have the same sequence.
     std::map<std::string, int> pushers_;
+    // The names whose commit is under way, and whose client has left.
+    std::set<std::string> left_commits_;
 };
 
 }  // namespace cli

@@ -126,7 +126,7 @@ int Server::pusher_of(const std::string &name) const {
 std::string Server::why_busy(const std::string &name) const {
     const int fd = pusher_of(name);
     if (fd < 0) {
-        return {};
+        return left_commits_.contains(name) ? "the commit of a push is under way, whose client has left" : "";
     }
     const Client &pusher = clients_.at(fd);
     return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,

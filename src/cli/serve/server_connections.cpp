@@ -274,6 +274,9 @@ void Server::finish(Storage::Job &job) {
     }
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
     const Content content = commits && done ? store_.committed(*job.upload) : Content{};
+    if (commits) {
+        left_commits_.erase(job.upload->name());
+    }
     tell_verdict(job);
     const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
     const auto found = std::ranges::find_if(clients_, is_its_client);
@@ -332,7 +335,9 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (client.answered) {
         client.active = Clock::now();
-        pushers_.erase(client.upload->name());  // it can store nothing more, so another push may begin
+        if (pusher_of(client.upload->name()) == fd) {
+            pushers_.erase(client.upload->name());  // it can store nothing more, so another push may begin
+        }
     }
 }
 
@@ -355,7 +360,8 @@ void Server::end(int fd, Ending ending, const std::string &why) {
     drop(fd, why, reason_of(ending));
 }
 
-// The next push of the name may begin at once: it has a file of its own.
+// The next push of the name may begin at once, because it has a file of its own, unless the commit of this
+// one is under way: both would have the same sequence.
 void Server::drop(int fd, const std::string &why, const char *reason) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
@@ -364,6 +370,9 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
     }
     if (client.upload && pusher_of(client.upload->name()) == fd) {
         pushers_.erase(client.upload->name());
+        if (client.committing && !client.answered) {
+            left_commits_.insert(client.upload->name());
+        }
         if (!client.committing) {
             const bool in_trouble = client.trouble != nullptr;
             abort(client.who, in_trouble ? client.trouble : reason,

@@ -162,6 +162,8 @@ Outcome<> Store::read_names() {
                      name.c_str());
         } else if (const auto read = read_name(name); !read) {
             BASE_LOG(Warning, "%s: %s: %s", text().c_str(), name.c_str(), read.error().text.c_str());
+            const base::Lock lock{names_mutex_};
+            names_[name].unread = read.error().text;
         }
     }
     return {};
@@ -169,6 +171,10 @@ Outcome<> Store::read_names() {
 
 Outcome<> Store::read_name(const std::string &name) {
     const base::Fd folder{openat(folder_.get(), name.c_str(), folder_flags)};
+    if (!folder && errno == ENOTDIR) {
+        BASE_LOG(Warning, "%s: %s is no folder, and is left alone", text().c_str(), name.c_str());
+        return {};
+    }
     if (!folder) {
         return failed("cannot open it as a folder: {}", errno_text(errno));
     }
@@ -227,14 +233,22 @@ std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() cons
 
 Outcome<std::pair<Tag, std::uint64_t>> Store::newest_tag(const std::string &name) const {
     const auto known = contents_of(name).value_or(Name{});
+    if (!known.unread.empty()) {
+        return failed("{}: {}, so its tag is unknown", name, known.unread);
+    }
+    // Tags go up with sequences, so an earlier content has no higher one.
+    const auto newest = known.tagged();
+    const bool has_tags = newest != known.contents.end();
     for (const auto &[sequence, entry] : known.contents) {
-        if (!entry.damage.empty()) {
+        if (!entry.damage.empty() && (!has_tags || sequence >= newest->first)) {
             return failed("{}: content {} {}, so its tag is unknown", name, sequence, entry.damage);
         }
     }
-    const auto newest = known.tagged();
-    return newest != known.contents.end() ? std::pair{newest->second.note.tag, newest->first}
-                                          : std::pair{Tag{}, std::uint64_t{0}};
+    if (!has_tags) {
+        return std::pair{Tag{}, std::uint64_t{0}};
+    }
+    const bool is_good = fault_of(name, newest->first, newest->second).text.empty();
+    return std::pair{newest->second.note.tag, is_good ? newest->first : 0};
 }
 
 Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,
@@ -393,6 +407,9 @@ void Store::tell(Health &health) const {
     for_each_name([&](const std::string &name, const Name &known) {
         ++health.names;
         health.contents += known.contents.size();
+        if (!known.unread.empty()) {
+            health.reasons.push_back({"damaged", name, 0, known.unread});
+        }
         if (known.contents.empty()) {
             return;
         }
@@ -473,6 +490,9 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     }
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
+    if (found != names_.end() && !found->second.unread.empty()) {
+        return failed("{}: {}", name, found->second.unread);
+    }
     StoreUpload::Options options{found == names_.end(), 0, {}, {}, true};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
@@ -505,11 +525,13 @@ Content Store::committed(const Upload &upload) {
     const base::Lock lock{names_mutex_};
     Name &name = names_[done.name()];
     name.contents[sequence] = {done.note(), done.inode(), {}};
-    name.last = sequence;
+    name.last = std::max(name.last, sequence);
     space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);
     for (const std::uint64_t gone : done.surplus()) {
-        space_->give_back(name.own_bytes(gone));
-        name.contents.erase(gone);
+        if (name.contents.contains(gone)) {
+            space_->give_back(name.own_bytes(gone));
+            name.contents.erase(gone);
+        }
     }
     return {sequence, done.note().length, done.note().checksum};
 }
@@ -545,6 +567,9 @@ std::optional<Store::Name> Store::contents_of(const std::string &name) const {
 
 Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) {
     const auto known = contents_of(name);
+    if (known && !known->unread.empty()) {
+        return failed("{}: {}", name, known->unread);
+    }
     if (!known || known->contents.empty()) {
         if (sequence != 0) {
             return failed("{} has no content {}", name, sequence);

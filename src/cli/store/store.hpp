@@ -135,6 +135,7 @@ private:
     struct Name {
         std::map<std::uint64_t, Entry> contents;  // by sequence
         std::uint64_t last = 0;                   // the highest sequence that was used
+        std::string unread;  // why its folder could not be read; nothing is known of its contents then
 
         // Returns the newest content with a tag; the end without one.
         [[nodiscard]] std::map<std::uint64_t, Entry>::const_iterator tagged() const;

@@ -111,14 +111,15 @@ Outcome<> Destination::write(std::span<const std::byte> bytes, std::uint64_t off
     return {};
 }
 
+Outcome<> Destination::cut(std::uint64_t length) {
+    return !file_ || ftruncate(file_->fd(), static_cast<off_t>(length)) == 0
+               ? Outcome<>{}
+               : failed("{}: cannot write: {}", path_, errno_text(errno));
+}
+
 Outcome<> Destination::publish(std::uint64_t length) {
-    if (!file_) {
-        return {};
-    }
-    if (ftruncate(file_->fd(), static_cast<off_t>(length)) != 0) {
-        return failed("{}: cannot write: {}", path_, errno_text(errno));
-    }
-    return file_->publish();
+    TRY(cut(length));
+    return file_ ? file_->publish() : Outcome<>{};
 }
 
 }  // namespace cli

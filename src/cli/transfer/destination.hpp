@@ -34,6 +34,8 @@ public:
     // Writes bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
     [[nodiscard]] Outcome<> write(std::span<const std::byte> bytes, std::uint64_t offset,
                                   const Waiting &waiting);
+    // Cuts a file to this length. Nothing happens to a stream.
+    [[nodiscard]] Outcome<> cut(std::uint64_t length);
     // Publishes the complete content, which has this length. Blocks for storage.
     [[nodiscard]] Outcome<> publish(std::uint64_t length);
 

@@ -2,6 +2,7 @@
 // cli/transfer/push: `rpma push` replicates a file into a store. It writes the content into a new file of the
 // server, which makes it durable meanwhile. Then the server commits it.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -222,6 +223,10 @@ Outcome<std::uint64_t> push_content(const Where &server, Source &source, const O
         return too_large(source, *session);
     }
     const Answer answer = TRY(session->give_tag(order.tag, order.length, order.checksum));
+    if (answer.verdict == Verdict::Newer && answer.error == EEXIST && order.again) {
+        return failed("{}: could not give the content that it says it has (rpma check finds damage)",
+                      options.address);
+    }
     if (answer.verdict == Verdict::Newer) {
         session->close();
         reply.state = Reply::State::Newer;

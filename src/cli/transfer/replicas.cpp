@@ -109,10 +109,13 @@ void serve_orders(int socket, const Where &server, double timeout_seconds,
         return;
     }
     const Order order{tag_in((*packet)["tag"]), (*packet)["length"].get<std::uint64_t>(),
-                      (*packet)["checksum"].get<std::uint32_t>(), (*packet)["label"].get<std::string>()};
+                      (*packet)["checksum"].get<std::uint32_t>(), (*packet)["label"].get<std::string>(),
+                      (*packet)["again"].get<bool>()};
     Reply reply = present;
     reply.state = Reply::State::Newer;
-    if (present.tag < order.tag || (*packet)["again"].get<bool>()) {
+    // A server that gives no sequence has its newest content no more.
+    const bool lacks_it = present.tag < order.tag || (present.tag == order.tag && present.sequence == 0);
+    if (lacks_it || order.again) {
         reply = write(server, order);
         reply.instance = present.instance;
     }
@@ -125,6 +128,8 @@ Outcome<Replicas> Replicas::ask(const std::vector<Where> &servers, double timeou
                                 const Write &write) {
     Replicas replicas;
     replicas.replies_.resize(servers.size());
+    std::signal(SIGCHLD,
+                SIG_DFL);  // where it is ignored, the number of a process that has ended may be another's
     const pid_t parent = getpid();
     for (const Where &server : servers) {
         std::array<int, 2> ends{};
@@ -213,13 +218,17 @@ void Replicas::order(const Order &order) {
     has_ordered_ = true;
     for (std::size_t server = 0; server < processes_.size(); ++server) {
         if (processes_[server].socket) {
-            // A server that was excluded may have the content, and not its bytes.
+            // A server that was excluded may have the content's tag, and not its bytes.
             const bool again = replies_[server].state == Reply::State::Failed;
-            (void)send_packet(processes_[server].socket.get(), {{"tag", packet_of(order.tag)},
-                                                                {"length", order.length},
-                                                                {"checksum", order.checksum},
-                                                                {"label", order.label},
-                                                                {"again", again}});
+            const bool listens = send_packet(processes_[server].socket.get(), {{"tag", packet_of(order.tag)},
+                                                                               {"length", order.length},
+                                                                               {"checksum", order.checksum},
+                                                                               {"label", order.label},
+                                                                               {"again", again}});
+            if (!listens) {
+                processes_[server].socket.reset();
+                exclude(server, {"its process ended"});
+            }
         }
     }
 }

@@ -24,6 +24,7 @@ struct Order {
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;
     std::string label;
+    bool again = false;  // the server could not give the content before
 };
 
 struct Reply {

@@ -221,7 +221,13 @@ Outcome<> check_push(const Group &group, const Replicas &replicas, const Order &
                 tag_text(order.tag), checksum_text(order.checksum), reasons_of(replicas)),
             Exit::Unknown, 0, order.checksum}};
     }
-    return failed(Exit::NotCommitted, "{}; nothing was committed{}", text, reasons_of(replicas));
+    Exit why = Exit::NotCommitted;
+    for (const Exit exit : {Exit::Busy, Exit::Refused}) {
+        if (std::ranges::find(replicas.replies(), exit, &Reply::exit) != replicas.replies().end()) {
+            why = exit;
+        }
+    }
+    return failed(why, "{}; nothing was committed{}", text, reasons_of(replicas));
 }
 
 }  // namespace
@@ -301,7 +307,7 @@ std::string label_of(const Where &server, const Tag &tag, const TransferOptions 
         return {};
     }
     const auto found = std::ranges::find(*contents, tag, [](const Listed &one) { return one.note.tag; });
-    return found != contents->end() ? found->note.label : "";
+    return found != contents->end() ? found->note.label.substr(0, longest_label) : "";
 }
 
 // Pulls the newest content of a majority. A server that cannot give it is left out, and another majority is
@@ -335,6 +341,7 @@ Outcome<PulledNewest> pull_newest(const Group &group, Replicas &replicas, Destin
             replicas.exclude(server, {fmt::format("{}: has an older content than it said", own.address)});
             continue;
         }
+        TRY(destination.cut(pulled->content.length));  // another server may have given more before it failed
         return PulledNewest{{tag, pulled->content.length, pulled->content.checksum, {}}, server};
     }
 }
