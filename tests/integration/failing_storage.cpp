@@ -4,10 +4,12 @@
 // fails, and the errno value. The failing call writes nothing and removes the file, so that the next
 // succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds pwrite and msync
 // for as long as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening
-// of the folder "slow", and the one of RPMA_TEST_SLOW_END the end of the memory through which a push went.
-// While the file that RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made,
-// and while the one of RPMA_TEST_NO_FILE exists, the next file without a name; that failure removes the file
-// too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
+// of the folder "slow", the one of RPMA_TEST_SLOW_END the end of the memory through which a push went, and
+// the one of RPMA_TEST_SLOW_SYNC fsync. While the file that RPMA_TEST_NO_FOLDER names exists, the next
+// opening of the folder "fenced" fails, and removes the file. While the file that RPMA_TEST_NO_REGION names
+// exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
+// the next file without a name; that failure removes the file too. While the file that
+// RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -107,6 +109,7 @@ EXPORTED int munmap(void *address, std::size_t length) noexcept {
 }
 
 EXPORTED int fsync(int fd) {
+    wait_for_the_disk("RPMA_TEST_SLOW_SYNC");
     if (const int error = failure(); error != 0) {
         errno = error;
         return -1;
@@ -116,6 +119,10 @@ EXPORTED int fsync(int fd) {
 
 EXPORTED int openat(int folder, const char *path, int flags, ...) {
     if ((flags & O_TMPFILE) == O_TMPFILE && remove_once("RPMA_TEST_NO_FILE")) {
+        errno = EMFILE;
+        return -1;
+    }
+    if (std::string_view{path} == "fenced" && remove_once("RPMA_TEST_NO_FOLDER")) {
         errno = EMFILE;
         return -1;
     }

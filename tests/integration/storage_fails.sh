@@ -143,3 +143,47 @@ pulled second "$address/other"
 rm slow_end
 exec {ending}>&-
 stop_server
+
+# The folder of a name cannot be read when the server starts: the tags of its contents are not forgotten.
+rm -f slow slow_end
+rm -rf store
+start_server store
+bounded "$rpma" push --epoch 5 first "$address/fenced" >stdout 2>stderr || die "push of an epoch"
+stop_server
+export RPMA_TEST_NO_FOLDER=$work/no_folder
+touch no_folder
+start_server store
+unset RPMA_TEST_NO_FOLDER
+[ ! -e no_folder ] || die "the folder was read"
+refused_with 6 'cannot open it as a folder: Too many open files, so its tag is unknown' "$rpma" push --epoch 4 second "$address/fenced"
+refused_with 6 'fenced: cannot open it as a folder' "$rpma" pull "$address/fenced" got
+refused_with 6 'fenced: cannot open it as a folder' "$rpma" status "$address"
+push first "$address/other"
+stop_server
+start_server store
+refused_with 6 'a server has a content of epoch 5, which fences epoch 4' "$rpma" push --epoch 4 second "$address/fenced"
+pulled first "$address/fenced"
+stop_server
+
+# A client leaves while its commit is under way: no other push of the name has its sequence.
+export RPMA_TEST_SLOW_SYNC=$work/slow_sync
+rm -rf store
+start_server store
+unset RPMA_TEST_SLOW_SYNC
+mkfifo slow_sync
+"$rpma" push first "$address" >stdout 2>stderr &
+pusher=$!
+helpers+=($pusher)
+exec {disk}>slow_sync # the commit has begun
+kill -KILL $pusher
+wait $pusher 2>/dev/null || true
+while ! grep -q 'the commit of a push is under way, whose client has left' stderr; do
+    ! bounded "$rpma" push --wait 0 second "$address" >stdout 2>stderr || die "two pushes have one sequence"
+done
+rm slow_sync
+exec {disk}>&-
+push second
+pulled second
+bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
+[ "$(grep -c ^default stdout)" -eq 2 ] || die "expected both contents: $(cat stdout)"
+stop_server
