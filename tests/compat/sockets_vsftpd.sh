@@ -6,18 +6,19 @@ vsftpd=$(command -v vsftpd || echo /usr/sbin/vsftpd)
 . "$(dirname "$0")/sockets.bash" "$1" "$vsftpd" curl
 
 [ "$(id -u)" -eq 0 ] || { echo "vsftpd starts as root only"; exit 77; }
-mkdir -p root/files root/into
-chmod 755 . root root/files
+mkdir -p root/files root/into empty
+chmod 755 . root root/files empty
 chown ftp root/into
 for i in $(seq 40); do head -c "$((i * 1000))" /dev/urandom >"root/files/$i"; done
 head -c 8M /dev/urandom >root/files/large
-# The configuration, but for the port, and for users without a password.
-grep -v -e '^listen' -e '^anonymous_enable' /etc/vsftpd.conf >vsftpd.conf
+# The configuration, but for the port, for users without a password, and for a folder that vsftpd's service makes.
+grep -v -e '^listen' -e '^anonymous_enable' -e '^secure_chroot_dir' /etc/vsftpd.conf >vsftpd.conf
 cat >>vsftpd.conf <<END
 listen=YES
 listen_address=127.0.0.1
 listen_port=$port
 background=NO
+secure_chroot_dir=$work/empty
 anonymous_enable=YES
 anon_root=$work/root
 anon_upload_enable=YES

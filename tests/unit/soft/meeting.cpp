@@ -336,6 +336,21 @@ private:
     int turns_[2] = {-1, -1};
 };
 
+// Skips where the kernel makes no user namespaces, as in a chroot.
+void needs_user_namespaces() {
+    needs_root();
+    const pid_t pid = test::fork_child();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (status != 0) {
+        skip();
+    }
+}
+
 // Runs `act` as a user from outside all other namespaces.
 void as_outsider(const std::function<void()> &act) {
     constexpr uid_t outsider = 1000;
@@ -345,7 +360,7 @@ void as_outsider(const std::function<void()> &act) {
 }
 
 void a_user_without_a_number_does_not_join(void **) {
-    needs_root();
+    needs_user_namespaces();
     const Connection connection;
     NobodyInNamespace victim{[&](const auto &wait) {
         const auto offered = connection.offer();
@@ -369,7 +384,7 @@ void a_user_without_a_number_does_not_join(void **) {
 }
 
 void a_user_without_a_number_is_not_met(void **) {
-    needs_root();
+    needs_user_namespaces();
     const Connection connection;
     const Name name{connection};
     base::Fd taken;
