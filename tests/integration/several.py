@@ -385,6 +385,36 @@ def test_write_back(servers, writes_back):
         fail(f"the checker does not find that nothing is written back: {clients.history}")
 
 
+def test_a_server_that_goes(servers):
+    """The server with the newest content goes while it gives that. A shorter one, of the others, is pulled and written back."""
+    a, b, c = servers
+    where = [server.where for server in servers]
+    epoch = ("--epoch", "9")
+    done("push", write("old", "old"), *where, *epoch, "--quorum", "3")
+    c.kill()
+    done("push", write("short", "short"), *where, *epoch)
+    c.start()
+    with held(b), held(c):
+        if rpma("push", write("long", "long" * 5_000_000), *where, *epoch, "--wait", "0").returncode != 4:
+            fail("a push that one of three servers committed is not unknown")
+    pull = subprocess.Popen([RPMA, "pull", *where, "got", "--rate", "4M"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def has_begun():
+        for fd in os.listdir(f"/proc/{pull.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(f"/proc/{pull.pid}/fd/{fd}").st_size > 1_000_000:
+                    return True
+        return pull.poll() is not None
+
+    while not has_begun():
+        pass
+    a.kill()
+    _, text = pull.communicate(timeout=LONGEST)
+    a.start()
+    if pull.returncode != 0 or read("got") != "short" or newest(c)["tag"] != newest(b)["tag"]:
+        fail(f"a pull whose server went ended with {pull.returncode}: {text}")
+
+
 def test_rights():
     """A client that may only push pushes. One that may only pull gets what a majority has, and writes nothing back."""
     for name in ("writer", "reader"):
@@ -480,6 +510,7 @@ def main():
             test_writers(servers)
             test_write_back(servers, True)
             test_write_back(servers, False)
+            test_a_server_that_goes(servers)
             test_rights()
             ended = {}
             for seed in range(first, first + count):
