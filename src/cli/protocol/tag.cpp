@@ -3,6 +3,7 @@
 #include "cli/protocol/tag.hpp"
 
 #include <charconv>
+#include <memory>
 
 namespace cli {
 
@@ -13,8 +14,8 @@ std::string tag_text(const Tag &tag) {
 // A text is a tag's only when it is the one that tag_text() makes.
 Outcome<Tag> parse_tag(std::string_view text) {
     Tag tag;
-    const char *const end = text.data() + text.size();
-    const auto epoch = std::from_chars(text.data(), end, tag.epoch);
+    const char *const end = std::to_address(text.end());
+    const auto epoch = std::from_chars(std::to_address(text.begin()), end, tag.epoch);
     const auto number = std::from_chars(epoch.ptr == end ? end : epoch.ptr + 1, end, tag.number);
     (void)std::from_chars(number.ptr == end ? end : number.ptr + 1, end, tag.writer, 16);
     return tag && tag.number <= largest_number && tag_text(tag) == text

@@ -227,7 +227,7 @@ std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() cons
     const auto order = [](const auto &left, const auto &right) {
         return std::tuple{left.second.note.tag, left.first} < std::tuple{right.second.note.tag, right.first};
     };
-    const auto newest = std::max_element(contents.begin(), contents.end(), order);
+    const auto newest = std::ranges::max_element(contents, order);
     return newest != contents.end() && newest->second.note.tag ? newest : contents.end();
 }
 

@@ -359,7 +359,7 @@ Outcome<> pull_from_several(const PullOptions &options) {
     end_waits_on_signals();
     const auto begin = Session::Clock::now();
     PushOptions writing;
-    static_cast<TransferOptions &>(writing) = options;
+    static_cast<TransferOptions &>(writing) = static_cast<const TransferOptions &>(options);
     const auto write = [&](const Where &server, const Order &ordered) -> Reply {
         if (auto source = Source::of(destination.file(), options.file)) {
             return push_tagged(server, *source, ordered, writing);
