@@ -77,10 +77,12 @@ ended() {
 }
 
 # front_config BEHIND: prints how haproxy, with two threads, stands at $port in front of the server at the port BEHIND.
+# Otherwise haproxy forbids itself more threads (RLIMIT_NPROC), which only root may have then, and the soft device needs one.
 front_config() {
     cat <<END
 global
     nbthread 2
+    insecure-fork-wanted
 defaults
     mode http
     timeout connect 5s
