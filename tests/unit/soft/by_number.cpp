@@ -170,6 +170,20 @@ void expect_taken(Numbered &ends, Peer &peer, const QueuePairNames &right) {
     expect_message(ends, peer);
 }
 
+// A peer that is connected: its own attempt counts, after the device's was refused.
+struct Connected {
+    explicit Connected(Numbered &ends) {
+        const std::uint32_t own = port.listen();
+        ends.make_ready(own);
+        (void)request_of(port, ends, own);
+        refuse(port);
+        expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+    }
+
+    Peer port;
+    Peer peer;
+};
+
 void what_names_others_is_refused(Numbered &ends) {
     Peer peers_port;
     const std::uint32_t own = peers_port.listen();
@@ -246,13 +260,8 @@ void one_of_two_attempts_counts(Numbered &ends) {
 
 // The peer's writes and messages are acknowledged, and not the empty write with which it begins.
 void what_is_placed_is_acknowledged(Numbered &ends) {
-    Peer peers_port;
-    const std::uint32_t own = peers_port.listen();
-    ends.make_ready(own);
-    (void)request_of(peers_port, ends, own);
-    refuse(peers_port);
-    Peer peer;
-    expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+    Connected connected{ends};
+    Peer &peer = connected.peer;
     const Bytes write = test::fpdu(
         {.opcode = Opcode::Write, .stag = ends.device.mr->rkey, .offset = ends.device.address()}, Bytes(8));
     const auto expect_acknowledged = [&](std::uint32_t msn, const Acknowledgement &placed) {
@@ -270,15 +279,11 @@ void what_is_placed_is_acknowledged(Numbered &ends) {
     expect_acknowledged(3, {.writes = 2, .messages = 1});
 }
 
-// What falls due while the link has taken only a part of the device's last bytes is told behind them.
+// The device owes an acknowledgement while the link has taken only a part of its last bytes: it sends that
+// behind them.
 void an_acknowledgement_waits_for_a_full_link(Numbered &ends) {
-    Peer peers_port;
-    const std::uint32_t own = peers_port.listen();
-    ends.make_ready(own);
-    (void)request_of(peers_port, ends, own);
-    refuse(peers_port);
-    Peer peer;
-    expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+    Connected connected{ends};
+    Peer &peer = connected.peer;
     constexpr std::uint32_t size = 8192;
     std::uint64_t before = 0;
     std::uint64_t after = Device::bytes_taken(peer);
@@ -303,13 +308,8 @@ void an_acknowledgement_waits_for_a_full_link(Numbered &ends) {
 void what_was_not_sent_is_not_acknowledged(Numbered &ends) {
     const Acknowledgement wrong[] = {{.writes = 1, .messages = 1}, {.messages = 2}, {.messages = 0}};
     for (const Acknowledgement &placed : wrong) {
-        Peer peers_port;
-        const std::uint32_t own = peers_port.listen();
-        ends.make_ready(own);
-        (void)request_of(peers_port, ends, own);
-        refuse(peers_port);
-        Peer peer;
-        expect_taken(ends, peer, {.destination = ends.qp->qp_num, .source = own});
+        Connected connected{ends};
+        Peer &peer = connected.peer;
         peer.send(acknowledgement(2, placed));
         const test::Fpdu terminate = peer.receive_fpdu();
         assert_true(terminate.segment.opcode == Opcode::Terminate);
