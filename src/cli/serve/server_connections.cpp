@@ -370,10 +370,11 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
     }
     if (client.upload && pusher_of(client.upload->name()) == fd) {
         pushers_.erase(client.upload->name());
-        if (client.committing && !client.answered) {
-            left_commits_.insert(client.upload->name());
-        }
-        if (!client.committing) {
+        if (client.committing) {
+            if (!client.answered) {
+                left_commits_.insert(client.upload->name());
+            }
+        } else {
             const bool in_trouble = client.trouble != nullptr;
             abort(client.who, in_trouble ? client.trouble : reason,
                   fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),

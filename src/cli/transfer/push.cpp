@@ -249,7 +249,7 @@ Outcome<std::uint64_t> push_content(const Where &server, Source &source, const O
 }
 
 Outcome<> push(const PushOptions &options) {
-    if (options.addresses.size() > 1 || options.quorum || options.epoch) {
+    if (options.is_for_several()) {
         return push_to_several(options);
     }
     const Where where = TRY(parse_where(options.address));
@@ -311,14 +311,11 @@ Reply push_tagged(const Where &server, Source &source, const Order &order, const
     own.label = order.label;
     own.json = true;  // several processes share the terminal
     Reply reply{.state = Reply::State::Failed, .tag = order.tag, .reason = {}};
-    if (const auto sequence = push_content(server, source, order, own, reply)) {
-        reply.sequence = *sequence;
-    } else {
-        const Failure &why = sequence.error();
-        reply.state = why.exit == Exit::Unknown ? Reply::State::Unknown : Reply::State::Failed;
-        reply.reason = why.text;
-        reply.exit = why.exit;
+    const auto sequence = push_content(server, source, order, own, reply);
+    if (!sequence) {
+        return failed_reply(sequence.error());
     }
+    reply.sequence = *sequence;
     return reply;
 }
 
@@ -394,7 +391,7 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
         std::ranges::transform(options->addresses, options->addresses.begin(), without_mark);
         check_addresses(options->addresses);
         options->address = options->addresses.front();
-        const bool several = options->addresses.size() > 1 || options->quorum || options->epoch;
+        const bool several = options->is_for_several();
         if (several && (options->runs || options->file == "-")) {
             throw CLI::ValidationError(options->runs ? "--run" : "-",
                                        "expected a file, which several servers can be sent at once");

@@ -24,6 +24,9 @@ struct PushOptions : TransferOptions {
     bool allow_empty = false;
     bool runs = false;
     bool incremental = false;
+
+    // Returns whether the content is one of a register: a single server may be all of it.
+    [[nodiscard]] bool is_for_several() const { return addresses.size() > 1 || quorum || epoch; }
 };
 
 // Has a server commit a content that has a tag, unless it has it already, or a newer one. The source is that

@@ -22,6 +22,13 @@
 
 namespace cli {
 
+Reply failed_reply(const Failure &failure) {
+    return {.state = failure.exit == Exit::Unknown ? Reply::State::Unknown : Reply::State::Failed,
+            .tag = {},
+            .reason = failure.text,
+            .exit = failure.exit};
+}
+
 namespace {
 
 using nlohmann::json;
@@ -69,13 +76,6 @@ Reply reply_in(const json &packet) {
             packet["instance"].get<std::uint64_t>(),
             packet["reason"].get<std::string>(),
             static_cast<Exit>(packet["exit"].get<int>())};
-}
-
-Reply failed_reply(const Failure &failure) {
-    return {.state = failure.exit == Exit::Unknown ? Reply::State::Unknown : Reply::State::Failed,
-            .tag = {},
-            .reason = failure.text,
-            .exit = failure.exit};
 }
 
 // Asks the server for its newest tag.

@@ -44,6 +44,9 @@ struct Reply {
     Exit exit = Exit::Done;      // of these
 };
 
+// Returns the reply of a server that failed, or of which it is unknown whether it has committed.
+[[nodiscard]] Reply failed_reply(const Failure &failure);
+
 // One thread uses it, of a process that has no other: it forks.
 class Replicas {
 public:

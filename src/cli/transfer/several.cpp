@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -104,14 +106,18 @@ std::string reasons_of(const Replicas &replicas) {
     return text;
 }
 
-// Returns the exit code for too few answers: the first of these that a server is the reason for.
+// Returns the first of these exit codes that a server is the reason for, and the last one when none is.
+Exit exit_of(const Replicas &replicas, std::initializer_list<Exit> exits) {
+    const auto is_a_reason = [&](Exit exit) {
+        return std::ranges::find(replicas.replies(), exit, &Reply::exit) != replicas.replies().end();
+    };
+    const auto *const found = std::ranges::find_if(exits, is_a_reason);
+    return found != exits.end() ? *found : *std::prev(exits.end());
+}
+
+// Returns the exit code for too few answers.
 Exit exit_of(const Replicas &replicas) {
-    for (const Exit exit : {Exit::Unreachable, Exit::Refused, Exit::Busy}) {
-        if (std::ranges::find(replicas.replies(), exit, &Reply::exit) != replicas.replies().end()) {
-            return exit;
-        }
-    }
-    return Exit::Failed;
+    return exit_of(replicas, {Exit::Unreachable, Exit::Refused, Exit::Busy, Exit::Failed});
 }
 
 // Prints what each server has, for people; JSON has it in the summary, or in the error's text.
@@ -221,13 +227,8 @@ Outcome<> check_push(const Group &group, const Replicas &replicas, const Order &
                 tag_text(order.tag), checksum_text(order.checksum), reasons_of(replicas)),
             Exit::Unknown, 0, order.checksum}};
     }
-    Exit why = Exit::NotCommitted;
-    for (const Exit exit : {Exit::Busy, Exit::Refused}) {
-        if (std::ranges::find(replicas.replies(), exit, &Reply::exit) != replicas.replies().end()) {
-            why = exit;
-        }
-    }
-    return failed(why, "{}; nothing was committed{}", text, reasons_of(replicas));
+    return failed(exit_of(replicas, {Exit::Refused, Exit::Busy, Exit::NotCommitted}),
+                  "{}; nothing was committed{}", text, reasons_of(replicas));
 }
 
 }  // namespace
@@ -361,12 +362,8 @@ Outcome<> pull_from_several(const PullOptions &options) {
     PushOptions writing;
     static_cast<TransferOptions &>(writing) = static_cast<const TransferOptions &>(options);
     const auto write = [&](const Where &server, const Order &ordered) -> Reply {
-        if (auto source = Source::of(destination.file(), options.file)) {
-            return push_tagged(server, *source, ordered, writing);
-        }
-        return {.state = Reply::State::Failed,
-                .tag = {},
-                .reason = fmt::format("{}: cannot read it", options.file)};
+        auto source = Source::of(destination.file(), options.file);
+        return source ? push_tagged(server, *source, ordered, writing) : failed_reply(source.error());
     };
     Replicas replicas = TRY(Replicas::ask(group.servers, options.timeout_seconds, write));
     auto [order, server] = TRY(pull_newest(group, replicas, destination, options));
