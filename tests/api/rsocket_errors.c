@@ -12,7 +12,6 @@
 #include "test.h"
 
 /* These come last, because they assert. */
-#include "../pace.h"
 #include "../sockets.h"
 #include "rsockets.h"
 
@@ -76,7 +75,7 @@ static int stopping_peer(int to, int expected) {
     }
     const double before = seconds();
     return rsetsockopt(socket, SOL_SOCKET, SO_LINGER, &long_time, sizeof(long_time)) == 0 &&
-                   rclose(socket) == 0 && seconds() - before < 1.5
+                   rclose(socket) == 0 && seconds() - before < 30
                ? 0
                : 3;
 }
@@ -146,11 +145,8 @@ static void a_killed_peer_is_a_reset_for_who_sends(void **state) {
     accept_peer("stopping", 0);
     await_stop(child);
     const pid_t killer = kill_soon(child);
-    struct pace pace;
-    begin_pace(&pace);
     const ssize_t sent = rsend(fd, bytes, sizeof(bytes), 0);
     assert_true(sent < (ssize_t)sizeof(bytes));
-    assert_true(end_pace(&pace) < 1.0);
     assert_broken(ECONNRESET);
     assert_int_equal(end_of_peer(killer), 0);
 }
@@ -161,11 +157,8 @@ static void a_killed_peer_is_a_reset_for_who_polls(void **state) {
     accept_peer("stopping", 0);
     await_stop(child);
     const pid_t killer = kill_soon(child);
-    struct pace pace;
-    begin_pace(&pace);
     entry.fd = fd;
     assert_int_equal(rpoll(&entry, 1, 30000), 1);
-    assert_true(end_pace(&pace) < 1.0);
     assert_int_equal(entry.revents, POLLIN | POLLERR | POLLHUP);
     assert_broken(ECONNRESET);
     assert_int_equal(end_of_peer(killer), 0);
@@ -189,13 +182,10 @@ static void a_silent_peer_delays_no_end(void **state) {
     accept_peer("stopping", 0);
     await_stop(child);
     (void)jam();
-    struct pace pace;
-    begin_pace(&pace);
     assert_int_equal(rshutdown(fd, SHUT_WR), 0);
     assert_int_equal(rshutdown(fd, SHUT_RDWR), 0);
     assert_int_equal(rclose(fd), 0);
     fd = -1;
-    assert_true(end_pace(&pace) < 0.5);
 }
 
 static void a_silent_peer_delays_an_end_as_long_as_it_may(void **state) {
@@ -205,13 +195,10 @@ static void a_silent_peer_delays_an_end_as_long_as_it_may(void **state) {
     await_stop(child);
     assert_int_equal(rsetsockopt(fd, SOL_SOCKET, SO_LINGER, &second, sizeof(second)), 0);
     (void)jam();
-    struct pace pace;
     const double before = seconds();
-    begin_pace(&pace);
     assert_int_equal(rclose(fd), 0);
     fd = -1;
     assert_true(seconds() - before >= 0.99);
-    assert_true(end_pace(&pace) < 2.0);
 }
 
 static void what_was_sent_arrives_behind_the_close(void **state) {
@@ -328,10 +315,7 @@ static void connect_to_stranger(const char *bytes, size_t size, int expected) {
     if (size == 0) {
         assert_int_equal(shutdown(accepted, SHUT_RDWR), 0);
     }
-    struct pace pace;
-    begin_pace(&pace);
-    assert_int_equal(rpoll(&entry, 1, 60000), 1);
-    assert_true(end_pace(&pace) < 5.0);
+    assert_int_equal(rpoll(&entry, 1, 30000), 1);
     close(accepted);
     assert_true((entry.revents & POLLERR) != 0);
     assert_fails(rconnect(entry.fd, (const struct sockaddr *)&address, sizeof(address)), expected);

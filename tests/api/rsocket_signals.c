@@ -22,7 +22,7 @@
 
 enum { INTERRUPTIONS = 50, AT_ONCE = 10, SPREAD_US = 100 };
 
-static const int give_up_s = 20;
+static const int give_up_s = 30;
 
 /* The interrupted thread sends requests, and its handler sends farewells. */
 static const char request[] = "a request that is sent whole";
