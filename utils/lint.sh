@@ -77,7 +77,7 @@ tidy_one() {  # tidy_one FILE
     fi
 }
 
-check_tidy() {  # check_tidy ON|OFF: several sources at once, or not
+check_tidy() {  # check_tidy TIDY|OFF: several sources at once, or not
     cmake --preset release -B build-tidy -DRPMA_TESTS=OFF -DRPMA_UNITY="$1" >/dev/null
     mkdir -p build-tidy/passed
     local files
@@ -100,7 +100,7 @@ for option in "$@"; do
             check_format || bad=1
             check_licence || bad=1
             ;;
-        --tidy) check_tidy ON || bad=1 ;;
+        --tidy) check_tidy TIDY || bad=1 ;;
         --tidy-files) check_tidy OFF || bad=1 ;;
         --shell) check_shell || bad=1 ;;
         --facts) utils/facts.py || bad=1 ;;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-t SECONDS] [-o END] [-x END:LIBRARY] [-c SIZE]
+# verbs_program.sh [-k] [-n TIMES] [-r TRIES] [-e REGEX] [-l FILTER] [-o END] [-x END:LIBRARY] [-c SIZE]
 #                  PRELOAD SERVER [CLIENT]
 # Runs programs of Debian, unmodified, over the soft device; with -o only the server or only the client has it, and the
 # other end has the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
 # both. The client runs TIMES times, once the server listens at that port, TCP or UDP, or there is a listening socket
-# that FILTER of ss(8) finds; with -r it may fail and try again. Every program must end with 0 within SECONDS (50); with
+# that FILTER of ss(8) finds; with -r it may fail and try again. Every program must end with 0 within 50 seconds; with
 # -k the server does not end by itself, and is ended after the client. Without a CLIENT, only SERVER runs, and need not
 # listen. A line of the last program's output must match REGEX.
 #
@@ -27,14 +27,13 @@ limit_s=50
 soft=both
 extra=
 copied=
-while getopts kn:r:e:l:t:o:x:c: option; do
+while getopts kn:r:e:l:o:x:c: option; do
     case $option in
         k) endless=1 ;;
         n) times=$OPTARG ;;
         e) expected=$OPTARG ;;
         l) filter=$OPTARG ;;
         r) tries=$OPTARG ;;
-        t) limit_s=$OPTARG ;;
         o) soft=$OPTARG ;;
         x) extra=$OPTARG ;;
         c) copied=$OPTARG ;;
