@@ -55,6 +55,7 @@ enum class ForkLevel {
     SocketPreload,
     Rsocket,
     Stream,
+    Verbs,
     SoftCm,
     SoftQueues,
     SoftDevice,

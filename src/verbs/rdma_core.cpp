@@ -2,6 +2,7 @@
 // verbs/rdma_core: the kernel's RDMA devices, through libibverbs and librdmacm.
 #include "verbs/extended.hpp"
 #include "verbs/provider.hpp"
+#include "verbs/siw.hpp"
 
 namespace verbs {
 
@@ -69,7 +70,7 @@ const Provider rdma_core = {
                .destroy_ah = ibv_destroy_ah},
     .completion = {.create_comp_channel = ibv_create_comp_channel,
                    .destroy_comp_channel = ibv_destroy_comp_channel,
-                   .create_cq = ibv_create_cq,
+                   .create_cq = siw::create_cq,
                    .resize_cq = ibv_resize_cq,
                    .destroy_cq = ibv_destroy_cq,
                    .get_cq_event = ibv_get_cq_event,

@@ -393,6 +393,19 @@ static void retries_and_inline_size(void **state) {
     }
 }
 
+/* siw's driver maps the queues of these requests at each offset of its first pages, and takes one of those
+ * for a failure (src/verbs/siw.hpp). */
+static void requests_with_small_queues(void **state) {
+    struct ends *ends = *state;
+    struct rpma_conn_req *requests[100] = {NULL};
+    for (int i = 0; i < 100; ++i) {
+        assert_ok(rpma_conn_req_new(ends->peer, ADDRESS, ends->port, NULL, &requests[i]));
+    }
+    for (int i = 0; i < 100; ++i) {
+        assert_ok(rpma_conn_req_delete(&requests[i]));
+    }
+}
+
 static void too_much_inline(void **state) {
     struct ends *ends = *state;
     capture_log(RPMA_LOG_LEVEL_ERROR);
@@ -416,6 +429,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(arming_by_hand_on_a_shared_channel, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(addresses, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(retries_and_inline_size, make_endpoint, end_all),
+        cmocka_unit_test_setup_teardown(requests_with_small_queues, make_endpoint, end_all),
         cmocka_unit_test_setup_teardown(too_much_inline, make_endpoint, end_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,6 @@ constexpr Difference differences[] = {
     {"siw", "only_solicited_ones", "an error does not wake who waits for solicited completions"},
     {"siw", "too_much_private_data_is_refused", "siw takes 197 bytes of private data"},
     {"siw", "nobody_listens", "rdma_connect itself fails where nobody listens"},
-    {"siw", "many_clients_before_any_is_accepted", "siw makes no completion queues for 80 ends"},
     {"siw", "a_disconnect_amid_posts_and_polls",
      "siw takes requests while a connection ends that never complete"},
     {"siw", "elements_of_no_bytes",
