@@ -162,7 +162,12 @@ void a_client_goes_before_it_is_accepted(void **) {
     auto parameters = connection_parameters(no_data, 1);
     if (provider().cm.accept(ends.server.id, &parameters) == 0) {
         const CmEvent event = next_event(ends.server.events);
-        assert_int_not_equal(event.type, RDMA_CM_EVENT_ESTABLISHED);
+        if (!subject.is_soft && event.type == RDMA_CM_EVENT_ESTABLISHED) {
+            // The kernel ends the client's connection later (siw does that in a work queue).
+            expect_event(ends.server.events, RDMA_CM_EVENT_DISCONNECTED);
+        } else {
+            assert_int_not_equal(event.type, RDMA_CM_EVENT_ESTABLISHED);
+        }
     }
 }
 
