@@ -38,6 +38,9 @@ rm store/default/2
 sick 'default: content 2 was deleted'
 refused_with 6 'default: content 2 was deleted' "$rpma" pull "$address" got
 abandoned 'default still has content 2, which was deleted'
+refused_with 3 'content 2 was not committed again: No such file or directory' "$rpma" rollback --sequence 2 "$address"
+grep -q 'a rollback to content 2 from 127.0.0.1\( (.*)\)\? did not commit: there is no such content; default still has content 2' server.err ||
+    die "the server does not say it"
 bounded "$rpma" list "$address" >stdout || die "list"
 grep -q '^default *2 .*FAULT: was deleted$' stdout || die "the list does not say it: $(cat stdout)"
 bounded "$rpma" pull "$address" got --sequence 1 >stdout || die "pull of the good content"

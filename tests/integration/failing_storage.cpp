@@ -4,8 +4,9 @@
 // fails, and the errno value. The failing call writes nothing and removes the file, so that the next
 // succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds pwrite and msync
 // for as long as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening
-// of the folder "slow", the one of RPMA_TEST_SLOW_END the end of the memory through which a push went, and
-// the one of RPMA_TEST_SLOW_SYNC fsync. While the file that RPMA_TEST_NO_FOLDER names exists, the next
+// of the folder "slow", the one of RPMA_TEST_SLOW_END the end of the memory through which a push went,
+// the one of RPMA_TEST_SLOW_SYNC fsync, and the one of RPMA_TEST_SLOW_FILE the making of a file without a
+// name. While the file that RPMA_TEST_NO_FOLDER names exists, the next
 // opening of the folder "fenced" fails, and removes the file. While the file that RPMA_TEST_NO_REGION names
 // exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
 // the next file without a name; that failure removes the file too. While the file that
@@ -121,6 +122,9 @@ EXPORTED int openat(int folder, const char *path, int flags, ...) {
     if ((flags & O_TMPFILE) == O_TMPFILE && remove_once("RPMA_TEST_NO_FILE")) {
         errno = EMFILE;
         return -1;
+    }
+    if ((flags & O_TMPFILE) == O_TMPFILE) {
+        wait_for_the_disk("RPMA_TEST_SLOW_FILE");
     }
     if (std::string_view{path} == "fenced" && remove_once("RPMA_TEST_NO_FOLDER")) {
         errno = EMFILE;

@@ -83,19 +83,21 @@ exec {disk}>&-
 push second
 pulled second
 
-# The server has no memory for a pusher's region; or it has no file for a pusher, which commits although it was refused.
+# The server has no memory for a pusher's region, also for one that commits although it was refused; or it has no file.
 touch no_region
 refused_with 6 'cannot register 16777216 bytes' "$rpma" push first "$address"
 [ ! -e no_region ] || die "no region was asked for"
-touch no_file
+touch no_region
 bounded "$peer" refused_commit 127.0.0.1 "$port" || die "refused_commit"
+touch no_file
+refused_with 3 'Too many open files; nothing was committed' "$rpma" push first "$address"
 [ ! -e no_file ] || die "no file was asked for"
 pulled second
 push first
 pulled first
 stop_server
 
-# A look at the files of one name is slow: a list and a status wait for it, and nobody else does.
+# A look at the files of one name is slow: a list waits for it, and nobody else does. A status tells what is known.
 start_server store
 push first "$address/slow"
 mkfifo slow_name
@@ -107,10 +109,9 @@ mkfifo slow_name
 "$rpma" list "$address" >listed 2>stderr &
 lister=$!
 helpers+=($lister)
-"$rpma" status "$address" >told 2>stderr &
-teller=$!
-helpers+=($teller)
 exec {disk}>slow_name
+refused_with 6 'storage has not told for 1 seconds which contents are good' "$rpma" status "$address"
+grep -q '^holds *3 names' stdout || die "the status: $(cat stdout)"
 push second "$address/other"
 pulled second "$address/other"
 bounded "$rpma" list "$address/other" >stdout 2>stderr || die "a list of another name"
@@ -118,7 +119,6 @@ kill -0 $lister || die "the list did not wait: $(cat listed)"
 rm slow_name
 exec {disk}>&-
 wait $lister || die "the list"
-wait $teller || die "the status"
 grep -q '^slow *1 ' listed || die "expected the slow name: $(cat listed)"
 stop_server
 
@@ -168,7 +168,8 @@ stop_server
 # A client leaves while its commit is under way: no other push of the name has its sequence.
 export RPMA_TEST_SLOW_SYNC=$work/slow_sync
 rm -rf store
-start_server store
+metrics=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+start_server store --push-lease 3 --metrics "127.0.0.1:$metrics"
 unset RPMA_TEST_SLOW_SYNC
 mkfifo slow_sync
 "$rpma" push first "$address" >stdout 2>stderr &
@@ -177,13 +178,47 @@ helpers+=($pusher)
 exec {disk}>slow_sync # the commit has begun
 kill -KILL $pusher
 wait $pusher 2>/dev/null || true
-while ! grep -q 'the commit of a push is under way, whose client has left' stderr; do
+while ! grep -q 'the commit of a push from 127.0.0.1 has been under way for [0-9]* seconds, and its client has left' stderr; do
     ! bounded "$rpma" push --wait 0 second "$address" >stdout 2>stderr || die "two pushes have one sequence"
 done
+# Monitors get their answers meanwhile, which name the commit. After the lease it is a reason.
+until grep -q 'default: storage has not done what a push from 127.0.0.1 asked for, for [0-9]* seconds' stderr; do
+    bounded "$rpma" status "$address" >stdout 2>stderr || true
+    grep -q '^commits *default from 127.0.0.1 for [0-9]* seconds (its client has left)$' stdout || die "status: $(cat stdout)"
+done
+refused_with 6 'storage has not done what a push' "$rpma" status --json "$address"
+grep -q '"commits":\[{"host":"127.0.0.1","identity":null,"left":true,"name":"default","seconds":[0-9]*}\]' stdout || die "JSON: $(cat stdout)"
+bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
+exec {http}<>"/dev/tcp/127.0.0.1/$metrics"
+printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
+grep -q '^rpma_oldest_commit_seconds [1-9]' <&"$http" || die "no metric of the commit"
+exec {http}>&-
 rm slow_sync
 exec {disk}>&-
 push second
 pulled second
 bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
 [ "$(grep -c ^default stdout)" -eq 2 ] || die "expected both contents: $(cat stdout)"
+stop_server
+
+# Storage makes no file for a push: nobody else waits for that, and after the lease the status says so.
+export RPMA_TEST_SLOW_FILE=$work/slow_file
+start_server store --push-lease 3
+unset RPMA_TEST_SLOW_FILE
+mkfifo slow_file
+"$rpma" push first "$address" >pusher.out 2>pusher.err &
+pusher=$!
+helpers+=($pusher)
+exec {disk}>slow_file
+pulled second
+: >stderr
+until grep -q 'default: storage has not done what a push from 127.0.0.1 asked for' stderr; do
+    bounded "$rpma" status "$address" >stdout 2>stderr || true
+done
+rm slow_file
+exec {disk}>&-
+wait $pusher || true # its lease may have ended
+push first
+pulled first
+bounded "$rpma" status "$address" >stdout 2>stderr || die "the storage is well again"
 stop_server

@@ -65,6 +65,21 @@ std::string Reason::sentence() const {
     return fmt::format("{}: content {} {}", name, sequence, text);
 }
 
+namespace {
+
+nlohmann::ordered_json encode_push(const Pushing &push) {
+    return {{"name", push.name}, {"host", push.host}, {"identity", push.identity}, {"seconds", push.seconds}};
+}
+
+Members &take_push(Members &members, Pushing &push) {
+    return members.take("name", push.name)
+        .take("host", push.host)
+        .take("identity", push.identity)
+        .take("seconds", push.seconds);
+}
+
+}  // namespace
+
 std::string encode_health(const Health &health) {
     nlohmann::ordered_json object;
     object["version"] = health.version;
@@ -79,10 +94,13 @@ std::string encode_health(const Health &health) {
     object["clients"] = health.clients;
     object["pushes"] = json::array();
     for (const Pushing &push : health.pushes) {
-        object["pushes"].push_back({{"name", push.name},
-                                    {"host", push.host},
-                                    {"identity", push.identity},
-                                    {"seconds", push.seconds}});
+        object["pushes"].push_back(encode_push(push));
+    }
+    object["commits"] = json::array();
+    for (const Committing &commit : health.commits) {
+        auto one = encode_push(commit.push);
+        one["left"] = commit.left;
+        object["commits"].push_back(std::move(one));
     }
     object["last"] = encode_list({health.last});
     object["reasons"] = json::array();
@@ -99,15 +117,14 @@ Outcome<Health> decode_health(std::string_view text) {
     const json object = json::parse(text, nullptr, false);
     Health health;
     std::string last;
-    const auto take_push = [&](const json &one) {
-        Pushing push;
-        const bool good{Members{one}
-                            .take("name", push.name)
-                            .take("host", push.host)
-                            .take("identity", push.identity)
-                            .take("seconds", push.seconds)};
-        health.pushes.push_back(std::move(push));
-        return good;
+    const auto take_one_push = [&](const json &one) {
+        Members members{one};
+        return static_cast<bool>(take_push(members, health.pushes.emplace_back()));
+    };
+    const auto take_commit = [&](const json &one) {
+        Members members{one};
+        Committing &commit = health.commits.emplace_back();
+        return static_cast<bool>(take_push(members, commit.push).take("left", commit.left));
     };
     const auto take_reason = [&](const json &one) {
         Reason reason;
@@ -130,7 +147,8 @@ Outcome<Health> decode_health(std::string_view text) {
                         .take("capacity", health.capacity)
                         .take("free_bytes", health.free_bytes)
                         .take("clients", health.clients)
-                        .take_all("pushes", take_push)
+                        .take_all("pushes", take_one_push)
+                        .take_all("commits", take_commit)
                         .take("last", last)
                         .take_all("reasons", take_reason)};
     const auto commits = good ? decode_list(last) : failed("{}", "");

@@ -30,6 +30,12 @@ struct Pushing {
     std::uint64_t seconds = 0;
 };
 
+// A commit that storage has not ended.
+struct Committing {
+    Pushing push;       // with the time since the commit was asked for
+    bool left = false;  // its client is gone
+};
+
 struct Health {
     std::string version;  // of the server
     std::uint64_t uptime_seconds = 0;
@@ -42,6 +48,7 @@ struct Health {
     std::uint64_t free_bytes = 0;  // for the next push
     std::uint64_t clients = 0;
     std::vector<Pushing> pushes;
+    std::vector<Committing> commits;
     Listed last;  // the last commit; its sequence is 0 without one
     std::vector<Reason> reasons;
 };

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <exception>
 #include <map>
@@ -59,6 +60,28 @@ MetricFamily gauge(const char *name, const char *help, std::uint64_t value) {
     add(family, static_cast<double>(value));
     return family;
 }
+
+using Clock = std::chrono::steady_clock;
+
+// How long the oldest commit has been under way, at each request.
+class OldestCommit final : public prometheus::Collectable {
+public:
+    explicit OldestCommit(std::shared_ptr<const std::atomic<Clock::rep>> since) : since_{std::move(since)} {}
+
+    [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+        const Clock::rep since = since_->load(std::memory_order_relaxed);
+        const std::chrono::duration<double> seconds =
+            Clock::now().time_since_epoch() - Clock::duration{since};
+        MetricFamily family =
+            gauge("rpma_oldest_commit_seconds",
+                  "How long ago the oldest commit was asked for that storage has not ended; 0 without one.");
+        add(family, since != 0 ? seconds.count() : 0);
+        return {std::move(family)};
+    }
+
+private:
+    std::shared_ptr<const std::atomic<Clock::rep>> since_;  // 0 without one
+};
 
 // Each request reads these from the store.
 class OfStore final : public prometheus::Collectable {
@@ -124,6 +147,9 @@ Outcome<std::string> free_place(const Address &address) {
 struct Metrics::Parts {
     explicit Parts(const Store &served) : store{std::make_shared<OfStore>(served)} {}
 
+    // Relaxed: it publishes nothing else.
+    std::shared_ptr<std::atomic<Clock::rep>> commit_since = std::make_shared<std::atomic<Clock::rep>>(0);
+    std::shared_ptr<prometheus::Collectable> oldest_commit = std::make_shared<OldestCommit>(commit_since);
     std::shared_ptr<prometheus::Collectable> store;
     std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
     std::unique_ptr<prometheus::Exposer> exposer;
@@ -167,8 +193,8 @@ struct Metrics::Parts {
 
 Metrics::Metrics(const Store &store) : parts_{std::make_unique<Parts>(store)} {
     // A rate of what never happened yet is 0, and not missing.
-    for (const char *reason : {"client_left", "connection_lost", "no_progress", "checksum", "no_room",
-                               "storage", "not_let_in", "not_served", "server_stops"}) {
+    for (const char *reason : {"client_left", "connection_lost", "no_progress", "checksum", "no_content",
+                               "no_room", "storage", "not_let_in", "not_served", "server_stops"}) {
         parts_->aborts.Add({{"reason", reason}});
     }
     prometheus::BuildGauge()
@@ -197,6 +223,7 @@ Outcome<> Metrics::listen(const std::string &address) {
     }
     parts_->exposer->RegisterCollectable(parts_->registry);
     parts_->exposer->RegisterCollectable(parts_->store);
+    parts_->exposer->RegisterCollectable(parts_->oldest_commit);
     return {};
 }
 
@@ -230,6 +257,10 @@ void Metrics::dropped() {
 
 void Metrics::storage_failed() {
     parts_->failed_storage.Set(1);
+}
+
+void Metrics::committing(std::optional<Clock::time_point> since) {
+    parts_->commit_since->store(since ? since->time_since_epoch().count() : 0, std::memory_order_relaxed);
 }
 
 void Metrics::connected(std::size_t clients, std::size_t pushes) {

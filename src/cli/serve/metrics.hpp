@@ -2,8 +2,10 @@
 // cli/serve/metrics: what a server counts, in the form of Prometheus.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/failure.hpp"
@@ -32,6 +34,8 @@ public:
     void dropped();
     void storage_failed();
     void connected(std::size_t clients, std::size_t pushes);
+    // Says when the oldest commit was asked for that storage has not ended.
+    void committing(std::optional<std::chrono::steady_clock::time_point> since);
 
 private:
     struct Parts;

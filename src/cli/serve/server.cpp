@@ -185,6 +185,9 @@ Outcome<> Server::run(int signal_fd) {
         epoll_event event{};
         const int wait = next_wait();
         metrics_.connected(clients_.size(), pushers_.size());
+        const auto oldest =
+            std::ranges::min_element(commits_, {}, [](const auto &entry) { return entry.second.since; });
+        metrics_.committing(oldest != commits_.end() ? std::optional{oldest->second.since} : std::nullopt);
         const int ready = epoll_wait(epoll_.get(), &event, 1, unread_.empty() ? wait : 0);
         if (ready < 0 && errno != EINTR) {
             return failed("epoll_wait: {}", errno_text(errno));

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -99,7 +98,8 @@ private:
         bool answered = false;  // its commit has been answered
         bool tells = false;     // it is told the status, and has no place of those that are admitted
         bool has_looked = false;
-        bool looks = false;  // storage has its look
+        std::optional<Clock::time_point> looks;  // storage has its look, since then
+        std::uint64_t look_place = 0;            // of its request
         // Why its push cannot commit, since storage said so.
         const char *trouble = nullptr;
         std::string trouble_text;
@@ -145,6 +145,7 @@ private:
     [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
                                       const std::string &identity) const;
     [[nodiscard]] Health health() const;
+    void tell_of_storage(Health &health) const;
     [[nodiscard]] std::string why_full(const Client &client) const;
     [[nodiscard]] std::string why_busy(const std::string &name) const;
     [[nodiscard]] std::string why_no_push() const;
@@ -165,6 +166,8 @@ private:
     void finish(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
     void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost");
+    void answer_without_look(int fd);
+    [[nodiscard]] Clock::duration answer_late_looks();
     [[nodiscard]] Clock::duration patience(const Client &client) const;
     [[nodiscard]] Clock::time_point last_active(const Client &client) const;
     [[nodiscard]] int drop_late();
@@ -191,8 +194,12 @@ private:
     // The fds of the clients that push, by name. At most one client pushes each, because the next one would
     // have the same sequence.
     std::map<std::string, int> pushers_;
-    // The names whose commit is under way, and whose client has left.
-    std::set<std::string> left_commits_;
+    // The commits that storage has not ended, by name. Its client may have left meanwhile.
+    struct Commit {
+        Who who;
+        Clock::time_point since;
+    };
+    std::map<std::string, Commit> commits_;
 };
 
 }  // namespace cli

@@ -25,6 +25,11 @@ std::string host_of(const sockaddr_storage &address) {
     return text.data();
 }
 
+std::uint64_t seconds_since(std::chrono::steady_clock::time_point begun) {
+    return static_cast<std::uint64_t>(
+        std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - begun).count());
+}
+
 // Registers memory that the other side of this connection may reach; on the soft device no other peer reaches
 // it. On a kernel device each role has its own protection domain.
 Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
@@ -126,11 +131,17 @@ int Server::pusher_of(const std::string &name) const {
 std::string Server::why_busy(const std::string &name) const {
     const int fd = pusher_of(name);
     if (fd < 0) {
-        return left_commits_.contains(name) ? "the commit of a push is under way, whose client has left" : "";
+        const auto commit = commits_.find(name);
+        return commit == commits_.end()
+                   ? ""
+                   : fmt::format(
+                         "the commit of a push from {} has been under way for {} seconds, and its client has "
+                         "left",
+                         commit->second.who.host, seconds_since(commit->second.since));
     }
     const Client &pusher = clients_.at(fd);
     return fmt::format("another push is under way, from {} for {} seconds", pusher.who.host,
-                       std::chrono::floor<std::chrono::seconds>(Clock::now() - pusher.begun).count());
+                       seconds_since(pusher.begun));
 }
 
 Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
@@ -172,10 +183,6 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
 
 // Returns the server's part of the status.
 Health Server::health() const {
-    const auto seconds_since = [now = Clock::now()](Clock::time_point begun) {
-        return static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::seconds>(now - begun).count());
-    };
     const auto admitted = [](const auto &entry) { return entry.second.admitted; };
     Health health;
     health.version = RPMA_VERSION;
@@ -188,6 +195,16 @@ Health Server::health() const {
         const Client &pusher = clients_.at(fd);
         health.pushes.push_back({name, pusher.who.host, pusher.who.identity, seconds_since(pusher.begun)});
     }
+    for (const auto &[name, commit] : commits_) {
+        health.commits.push_back(
+            {{name, commit.who.host, commit.who.identity, seconds_since(commit.since)}, pusher_of(name) < 0});
+    }
+    tell_of_storage(health);
+    return health;
+}
+
+// Tells what is wrong with storage, as far as it shows without a look at a file.
+void Server::tell_of_storage(Health &health) const {
     if (storage_error_ != 0) {
         health.reasons.push_back(
             {"storage",
@@ -196,7 +213,12 @@ Health Server::health() const {
              fmt::format("failed: {}; no push is taken until the server is started again",
                          errno_text(storage_error_))});
     }
-    return health;
+    if (const auto oldest = storage_.oldest(); oldest && Clock::now() - oldest->since >= limits_.push_lease) {
+        health.reasons.push_back({"storage", oldest->name, 0,
+                                  fmt::format("storage has not done what a push from {} asked for, for {} "
+                                              "seconds",
+                                              oldest->who.text(), seconds_since(oldest->since))});
+    }
 }
 
 Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {

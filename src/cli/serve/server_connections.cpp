@@ -27,6 +27,8 @@ constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);
 constexpr std::size_t last_answer_offset = answers_offset + most_requests * sizeof(AnswerBytes);
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
+// A client that asks for the status waits so long for a look at the files.
+constexpr auto longest_look = std::chrono::seconds{1};
 // A client with more completions than these waits until the others have had their turn.
 constexpr int polls_in_turn = 2;
 
@@ -153,6 +155,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         client.asked = std::max(client.asked, request.offset + request.length);
     }
     client.committing = request.ask == Ask::Commit || rolls_back;
+    if (client.committing) {
+        commits_[client.name] = {client.who, Clock::now()};
+    }
     storage_.submit(std::move(job));
     return {};
 }
@@ -166,9 +171,11 @@ Outcome<> Server::look(Client &client, std::size_t place, std::uint64_t length) 
         return failed(
             "asks for a text (expected that of a client that lists, asks for the status, or pushes, once)");
     }
-    client.looks = true;
+    client.looks = Clock::now();
+    client.look_place = place;
     Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
-    job.waits = true;
+    job.waits = !lists;
+    job.only_looks = !pushes;
     if (pushes) {
         job.look = [upload = client.upload, length] { return upload->begin_as_newest(length); };
         storage_.submit(std::move(job));
@@ -236,18 +243,23 @@ void Server::tell_verdict(const Storage::Job &job) const {
         return;
     }
     const std::string &name = job.upload->name();
+    const bool rolls_back = request.ask == Ask::Rollback;
+    const std::string what = rolls_back ? fmt::format("a rollback to content {}", request.offset) : "a push";
+    const auto no_commit = [&](const char *reason, const std::string &why) {
+        abort(job.who, reason,
+              fmt::format("{} from {} did not commit: {}; {}", what, job.who.text(), why,
+                          store_.what_stays(name)));
+    };
     switch (answer.verdict) {
         case Verdict::Done:
             return metrics_.committed(request.length, job.seconds);
         case Verdict::Different:
-            return abort(
-                job.who, "checksum",
-                fmt::format("a push from {} did not commit: the bytes that arrived have another checksum "
-                            "than those that were sent; {}",
-                            job.who.text(), store_.what_stays(name)));
+            return no_commit("checksum", rolls_back ? "it has another checksum than at its commit"
+                                                    : "the bytes that arrived have another checksum than "
+                                                      "those that were sent");
         case Verdict::Unknown:
             return abort(job.who, "storage",
-                         fmt::format("it is unknown whether a push from {} has committed {}: {}",
+                         fmt::format("it is unknown whether {} from {} has committed {}: {}", what,
                                      job.who.text(), name, errno_text(answer.error)));
         case Verdict::NotDurable:
         case Verdict::NoRoom:
@@ -255,9 +267,10 @@ void Server::tell_verdict(const Storage::Job &job) const {
         case Verdict::Ended:
             break;
     }
-    abort(job.who, "storage",
-          fmt::format("a push from {} did not commit: it cannot be made durable: {}; {}", job.who.text(),
-                      errno_text(answer.error), store_.what_stays(name)));
+    if (rolls_back && answer.error == ENOENT) {
+        return no_commit("no_content", "there is no such content");
+    }
+    no_commit("storage", fmt::format("it cannot be made durable: {}", errno_text(answer.error)));
 }
 
 void Server::finish(Storage::Job &job) {
@@ -275,7 +288,7 @@ void Server::finish(Storage::Job &job) {
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
     const Content content = commits && done ? store_.committed(*job.upload) : Content{};
     if (commits) {
-        left_commits_.erase(job.upload->name());
+        commits_.erase(job.upload->name());
     }
     tell_verdict(job);
     const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
@@ -306,7 +319,9 @@ void Server::finish(Storage::Job &job) {
 // Answers a client's request.
 void Server::finish(int fd, Client &client, Storage::Job &job) {
     const Ask ask = job.request.ask;
-    client.looks = false;
+    if (ask == Ask::Look && !std::exchange(client.looks, std::nullopt)) {
+        return;  // it has an answer without it
+    }
     if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
         client.trouble = "no_room";
         client.trouble_text = job.answer.error == 0
@@ -370,11 +385,7 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
     }
     if (client.upload && pusher_of(client.upload->name()) == fd) {
         pushers_.erase(client.upload->name());
-        if (client.committing) {
-            if (!client.answered) {
-                left_commits_.insert(client.upload->name());
-            }
-        } else {
+        if (!client.committing) {
             const bool in_trouble = client.trouble != nullptr;
             abort(client.who, in_trouble ? client.trouble : reason,
                   fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
@@ -462,10 +473,50 @@ Server::Clock::time_point Server::last_active(const Client &client) const {
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
-// Returns for how many milliseconds no client is late; -1 means for ever.
-int Server::drop_late() {
+// A monitor gets an answer also while storage does not give one: what is known without a look at a file.
+void Server::answer_without_look(int fd) {
+    Client &client = clients_.at(fd);
+    storage_.cancel_look(client.number);
+    Health told = health();
+    store_.tell_known(told);
+    told.reasons.push_back(
+        {"storage",
+         {},
+         0,
+         fmt::format(
+             "storage has not told for {} seconds which contents are good, and how much room there is",
+             std::chrono::floor<std::chrono::seconds>(longest_look).count())});
+    Storage::Job job{client.number, client.look_place, client.origin, {.ask = Ask::Look}, client.who, {},
+                     client.device};
+    Storage::give_text(job, encode_health(told));
+    finish(fd, client, job);
+}
+
+// Answers those that have waited long enough for a look, and returns the time until the next has.
+Server::Clock::duration Server::answer_late_looks() {
     const auto now = Clock::now();
     auto next = Clock::duration::max();
+    std::vector<int> late;
+    for (const auto &[fd, client] : clients_) {
+        if (!client.tells || !client.looks) {
+            continue;
+        }
+        if (const auto left = *client.looks + longest_look - now; left <= Clock::duration::zero()) {
+            late.push_back(fd);
+        } else {
+            next = std::min(next, left);
+        }
+    }
+    for (const int fd : late) {
+        answer_without_look(fd);
+    }
+    return next;
+}
+
+// Returns for how many milliseconds no client is late; -1 means for ever.
+int Server::drop_late() {
+    auto next = answer_late_looks();
+    const auto now = Clock::now();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
         const auto left = patience(client) - (now - last_active(client));

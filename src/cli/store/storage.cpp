@@ -32,19 +32,6 @@ void release(Storage::Job &job) {
     deregister_again();  // those of others may be over by now
 }
 
-Answer look(Storage::Job &job) {
-    const std::string text = job.look();
-    const auto bytes = std::as_bytes(std::span{text});
-    auto mapping =
-        std::make_shared<Mapping>(std::max<std::size_t>(bytes.size(), 1), MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    if (!*mapping) {
-        return {Verdict::NoRoom, ENOMEM};
-    }
-    std::ranges::copy(bytes, mapping->bytes().begin());
-    job.memory = {mapping->bytes(), mapping};
-    return {Verdict::Done, 0, bytes.size(), crc32c(bytes)};
-}
-
 Answer answer(Storage::Job &job) {
     if (job.releases) {
         release(job);
@@ -63,7 +50,8 @@ Answer answer(Storage::Job &job) {
             return tag ? job.upload->take_tag(*tag, request) : Answer{Verdict::Different};
         }
         case Ask::Look:
-            return look(job);
+            Storage::give_text(job, job.look());
+            return job.answer;
         case Ask::Commit:
         case Ask::Alive:  // is no job
             break;
@@ -95,9 +83,23 @@ Outcome<> Storage::start() {
         return failed("eventfd: {}", errno_text(errno));
     }
     while (threads_.size() < most_threads) {
-        threads_.push_back(TRY(start_thread([this] { run(); })));
+        threads_.push_back(TRY(start_thread([this] { run(Takes::All); })));
     }
+    threads_.push_back(TRY(start_thread([this] { run(Takes::Looks); })));
     return {};
+}
+
+void Storage::give_text(Job &job, std::string_view text) {
+    const auto bytes = std::as_bytes(std::span{text});
+    auto mapping =
+        std::make_shared<Mapping>(std::max<std::size_t>(bytes.size(), 1), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!*mapping) {
+        job.answer = {Verdict::NoRoom, ENOMEM};
+        return;
+    }
+    std::ranges::copy(bytes, mapping->bytes().begin());
+    job.memory = {mapping->bytes(), mapping};
+    job.answer = {Verdict::Done, 0, bytes.size(), crc32c(bytes)};
 }
 
 void Storage::submit(Job job) {
@@ -106,7 +108,7 @@ void Storage::submit(Job job) {
         job.number = ++last_number_;
         jobs_.push_back(std::move(job));
     }
-    wake_.notify_one();
+    wake_.notify_all();  // one of the threads takes looks alone
 }
 
 void Storage::submit_release(Job job) {
@@ -139,16 +141,48 @@ std::uint64_t Storage::first_release() const {
     return first;
 }
 
+// As first_release(), without those behind a job of their client: a commit may take long, or may not end.
+std::uint64_t Storage::first_release_that_can_begin() const {
+    std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+    std::vector<std::uint64_t> busy;  // clients
+    for (const UnderWay &one : under_way_) {
+        first = one.releases ? std::min(first, one.number) : first;
+        busy.push_back(one.client);
+    }
+    for (const Job &job : jobs_) {
+        if (job.releases && std::ranges::find(busy, job.client) == busy.end()) {
+            first = std::min(first, job.number);
+        }
+        busy.push_back(job.client);
+    }
+    return first;
+}
+
+std::optional<Storage::Begun> Storage::oldest() const {
+    const base::Lock lock{mutex_};
+    std::optional<Begun> oldest;
+    for (const UnderWay &one : under_way_) {
+        if (one.begun && (!oldest || one.begun->since < oldest->since)) {
+            oldest = one.begun;
+        }
+    }
+    return oldest;
+}
+
 // Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way. A
 // job that waits has the later ones of its client wait too.
-std::deque<Storage::Job>::iterator Storage::next() {
+std::deque<Storage::Job>::iterator Storage::next(Takes takes) {
     auto best = jobs_.end();
-    std::ptrdiff_t fewest = most_threads - 1;
+    std::ptrdiff_t fewest = takes == Takes::Looks ? most_threads + 1 : most_threads - 1;
     const std::uint64_t release = first_release();
+    const std::uint64_t soon = first_release_that_can_begin();
     std::vector<std::uint64_t> waiting;  // clients
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-        if (job->waits && job->number > release) {
+        if (job->waits && job->number > (job->only_looks ? soon : release)) {
             waiting.push_back(job->client);
+        }
+        if (takes == Takes::Looks && !job->only_looks) {
+            continue;
         }
         if (std::ranges::find(waiting, job->client) != waiting.end() ||
             std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
@@ -163,27 +197,31 @@ std::deque<Storage::Job>::iterator Storage::next() {
     return best;
 }
 
-void Storage::run() {
+void Storage::run(Takes takes) {
     const base::Lock lock{mutex_};
     while (true) {
-        auto found = next();
+        auto found = next(takes);
         while (!stopping_ && found == jobs_.end()) {
             wake_.wait(mutex_);
-            found = next();
+            found = next(takes);
         }
         if (stopping_) {
             return;
         }
         Job job = std::move(*found);
         jobs_.erase(found);
-        under_way_.push_back(
-            {.client = job.client, .origin = job.origin, .number = job.number, .releases = job.releases});
+        const auto begun = Clock::now();
+        under_way_.push_back({.client = job.client,
+                              .origin = job.origin,
+                              .number = job.number,
+                              .releases = job.releases,
+                              .begun = job.upload ? std::optional<Begun>{{job.upload->name(), job.who, begun}}
+                                                  : std::nullopt});
         const bool frees_more = first_release() < job.number;
         {
             const base::Unlock unlocked{mutex_};
-            const auto begun = std::chrono::steady_clock::now();
             job.answer = answer(job);
-            const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
+            const std::chrono::duration<double> took = Clock::now() - begun;
             job.seconds = took.count();
         }
         std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });

@@ -3,9 +3,13 @@
 // memory, so that the server's own thread never waits for a disk.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -42,6 +46,8 @@ public:
         bool releases = false;                // what submit_release() has made
         // For earlier releases: a job that has found no room, and a look that tells how much there is.
         bool waits = false;
+        // It is a look of a client that only looks, for which one more thread is there.
+        bool only_looks = false;
         std::uint64_t number = 0;  // of its submission
         // NOLINTEND(readability-redundant-member-init)
     };
@@ -64,16 +70,30 @@ public:
     // Drops a look for a client if it has not begun.
     void cancel_look(std::uint64_t client);
     [[nodiscard]] std::vector<Job> take_done();
+    // Gives a job a text as what its look has made.
+    static void give_text(Job &job, std::string_view text);
+
+    using Clock = std::chrono::steady_clock;
+    // A job of a push that is under way.
+    struct Begun {
+        std::string name;  // of the contents
+        Who who;
+        Clock::time_point since;
+    };
+    // Returns the one that has been under way longest.
+    [[nodiscard]] std::optional<Begun> oldest() const;
 
 private:
-    static constexpr std::size_t most_threads = 4;
+    static constexpr std::size_t most_threads = 4;  // beside the one that only takes looks
 
-    void run();
-    [[nodiscard]] std::deque<Job>::iterator next() REQUIRES(mutex_);
+    enum class Takes : bool { All, Looks };
+    void run(Takes takes);
+    [[nodiscard]] std::deque<Job>::iterator next(Takes takes) REQUIRES(mutex_);
     [[nodiscard]] std::uint64_t first_release() const REQUIRES(mutex_);
+    [[nodiscard]] std::uint64_t first_release_that_can_begin() const REQUIRES(mutex_);
 
     base::Fd done_event_;
-    base::Mutex mutex_;
+    mutable base::Mutex mutex_;
     base::Condition wake_;
     std::deque<Job> jobs_ GUARDED_BY(mutex_);
     struct UnderWay {
@@ -81,6 +101,7 @@ private:
         base::Origin origin;
         std::uint64_t number;
         bool releases;
+        std::optional<Begun> begun;  // of a push
     };
     std::vector<UnderWay> under_way_ GUARDED_BY(mutex_);
     std::vector<Job> done_ GUARDED_BY(mutex_);

@@ -396,15 +396,10 @@ Outcome<std::span<std::byte>> Store::measured() {
     return measured_.bytes();
 }
 
-void Store::tell(Health &health) const {
+void Store::tell_known(Health &health) const {
     health.capacity = capacity();
     health.bytes = used();
-    health.free_bytes = free_bytes();
-    if (const std::string why = why_no_push(); !why.empty()) {
-        health.reasons.push_back({"store", {}, 0, why});
-    }
-    std::uint64_t largest = 0;
-    for_each_name([&](const std::string &name, const Name &known) {
+    for_each_name([&health](const std::string &name, const Name &known) {
         ++health.names;
         health.contents += known.contents.size();
         if (!known.unread.empty()) {
@@ -414,12 +409,27 @@ void Store::tell(Health &health) const {
             return;
         }
         const auto &[sequence, entry] = *known.contents.rbegin();
+        if (entry.note.time > health.last.note.time) {
+            health.last = {name, sequence, entry.note, {}};
+        }
+    });
+}
+
+void Store::tell(Health &health) const {
+    tell_known(health);
+    health.free_bytes = free_bytes();
+    if (const std::string why = why_no_push(); !why.empty()) {
+        health.reasons.push_back({"store", {}, 0, why});
+    }
+    std::uint64_t largest = 0;
+    for_each_name([&](const std::string &name, const Name &known) {
+        if (known.contents.empty()) {
+            return;
+        }
+        const auto &[sequence, entry] = *known.contents.rbegin();
         largest = std::max(largest, entry.note.length);
         if (const Fault fault = fault_of(name, sequence, entry); !fault.text.empty()) {
             health.reasons.push_back({fault.kind, name, sequence, fault.text});
-        }
-        if (entry.note.time > health.last.note.time) {
-            health.last = {name, sequence, entry.note, {}};
         }
     });
     // The next push is often as large as the last, and needs room beside it.
@@ -484,9 +494,8 @@ std::string Store::what_stays(const std::string &name) const {
 
 Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     base::Fd store{fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0)};
-    base::Fd file = unnamed_file(folder_.get());
-    if (!store || !file) {
-        return failed("{}: cannot make a file: {}", text(), errno_text(errno));
+    if (!store) {
+        return failed("{}: cannot open it again: {}", text(), errno_text(errno));
     }
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
@@ -515,8 +524,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
             options.surplus.push_back(entry->first);
         }
     }
-    return std::make_unique<StoreUpload>(name, sequence, std::move(store), std::move(file), space_,
-                                         std::move(options));
+    return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));
 }
 
 Content Store::committed(const Upload &upload) {

@@ -106,6 +106,8 @@ public:
 
     // Fills in the store's part. Looks at a file of each name, in any thread.
     void tell(Health &health) const;
+    // Fills in what is known without a look at a file, in any thread.
+    void tell_known(Health &health) const;
     // Returns how many bytes the next push may have. Any thread may call it.
     [[nodiscard]] std::uint64_t free_bytes() const;
     // Returns whether there is such a name.

@@ -67,6 +67,14 @@ StoreUpload::~StoreUpload() {
     }
 }
 
+// Returns 0 or an errno value.
+int StoreUpload::make_file() {
+    if (!file_) {
+        file_ = unnamed_file(store_.get());
+    }
+    return file_ ? 0 : errno;
+}
+
 // The newest content is not taken when its file, its note and the checksums beside it do not fit each other.
 std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) const {
     auto file = options_.newest != 0 ? open_content(store_.get(), name(), options_.newest) : failed("{}", "");
@@ -85,7 +93,7 @@ std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) 
 }
 
 std::string StoreUpload::begin_as_newest(std::uint64_t length) {
-    if (summer_ || end_ != 0) {
+    if (summer_ || end_ != 0 || make_file() != 0) {
         return {};
     }
     base_ = open_newest(length);
@@ -103,6 +111,9 @@ std::string StoreUpload::begin_as_newest(std::uint64_t length) {
 // The file system may not be able to allocate. Then the bytes that do not fit tell of it. A file that has
 // another's bytes already is not allocated, because it would lose what it shares.
 Answer StoreUpload::reserve(std::uint64_t length) {
+    if (const int error = make_file(); error != 0) {
+        return not_stored(error);
+    }
     if (length <= taken_) {
         return {};
     }
@@ -125,6 +136,10 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
                           std::span<const std::byte> rest) {
     if (error_ != 0) {
         return {Verdict::NotDurable, error_};
+    }
+    if (const int error = make_file(); error != 0) {
+        error_ = error;
+        return not_stored(error);
     }
     if (offset < end_) {
         return {Verdict::Different};
@@ -246,8 +261,8 @@ Answer StoreUpload::take_tag(const Tag &tag, const Request &request) {
 }
 
 Answer StoreUpload::commit(const Request &request, const Who &who) {
-    if (error_ != 0) {
-        return {Verdict::NotDurable, error_};
+    if (const int error = error_ != 0 ? error_ : make_file(); error != 0) {
+        return {Verdict::NotDurable, error};
     }
     if (newest_tag() && !tag_) {
         return {Verdict::NotDurable, EPERM};

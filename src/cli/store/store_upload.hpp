@@ -41,12 +41,11 @@ public:
         bool is_whole;                       // as far as is known, its file is good
     };
 
-    // The file has no name; `store` is the folder of the store.
-    StoreUpload(std::string name, std::uint64_t sequence, base::Fd store, base::Fd file,
-                std::shared_ptr<Space> space, Options options)
+    // `store` is the folder of the store.
+    StoreUpload(std::string name, std::uint64_t sequence, base::Fd store, std::shared_ptr<Space> space,
+                Options options)
         : Upload{std::move(name), sequence},
           store_{std::move(store)},
-          file_{std::move(file)},
           space_{std::move(space)},
           options_{std::move(options)} {}
     ~StoreUpload() override;
@@ -75,6 +74,7 @@ private:
         Blocks blocks;
     };
 
+    [[nodiscard]] int make_file();
     [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
     [[nodiscard]] int add(std::span<const std::byte> bytes);
     [[nodiscard]] int pass_to(std::uint64_t offset);
@@ -83,7 +83,7 @@ private:
     [[nodiscard]] Answer publish();
 
     base::Fd store_;
-    base::Fd file_;
+    base::Fd file_;  // has no name; made by the first request, because storage may take long for it
     std::shared_ptr<Space> space_;
     Options options_;
     static constexpr std::size_t piece_bytes = std::size_t{256} << 10;

@@ -30,18 +30,34 @@ std::string why_sick(const Health &health) {
     return shown(text) + (more == 0 ? "" : fmt::format("; and {} more", more));
 }
 
+nlohmann::json json_of(const Pushing &push) {
+    return {{"name", push.name},
+            {"host", push.host},
+            {"identity", or_null(push.identity)},
+            {"seconds", push.seconds}};
+}
+
 void add_pushes(const Health &health, Summary &summary) {
     nlohmann::json pushes = nlohmann::json::array();
     std::string text;
+    const auto add = [](std::string &all, const Pushing &push) {
+        all += fmt::format("{}{} from {} for {} seconds", all.empty() ? "" : ", ", shown(push.name),
+                           shown(push.host), push.seconds);
+    };
     for (const Pushing &push : health.pushes) {
-        pushes.push_back({{"name", push.name},
-                          {"host", push.host},
-                          {"identity", or_null(push.identity)},
-                          {"seconds", push.seconds}});
-        text += fmt::format("{}{} from {} for {} seconds", text.empty() ? "" : ", ", shown(push.name),
-                            shown(push.host), push.seconds);
+        pushes.push_back(json_of(push));
+        add(text, push);
     }
     summary.add("pushes", pushes, text.empty() ? "none under way" : text);
+    nlohmann::json commits = nlohmann::json::array();
+    text.clear();
+    for (const Committing &commit : health.commits) {
+        commits.push_back(json_of(commit.push));
+        commits.back()["left"] = commit.left;
+        add(text, commit.push);
+        text += commit.left ? " (its client has left)" : "";
+    }
+    summary.add("commits", commits, text.empty() ? "none under way" : text);
 }
 
 void add_last(const Listed &last, Summary &summary) {

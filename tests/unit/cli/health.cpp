@@ -15,6 +15,7 @@ cli::Health some_health() {
     health.names = 2;
     health.free_bytes = 0x1'0000'0001;
     health.pushes = {{"a", "192.0.2.1", "writer", 7}};
+    health.commits = {{{"a", "192.0.2.1", "writer", 5}, true}};
     health.last = {"b", 9, {5, 6, "2026-01-01T00:00:00Z", "192.0.2.2", "", ""}, ""};
     health.reasons = {{"truncated", "a", 2, "has 1 bytes (expected 2)"}, {"storage", "", 0, "failed"}};
     return health;
@@ -27,6 +28,7 @@ void a_status_survives(void **) {
     assert_true(read.has_value());
     assert_string_equal(cli::encode_health(*read).c_str(), text.c_str());
     assert_true(read->durable && read->free_bytes == health.free_bytes && read->pushes.size() == 1);
+    assert_true(read->commits.size() == 1 && read->commits[0].left && read->commits[0].push.seconds == 5);
     assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
     assert_string_equal(read->reasons.at(0).sentence().c_str(), "a: content 2 has 1 bytes (expected 2)");
     assert_string_equal(read->reasons.at(1).sentence().c_str(), "failed");
@@ -38,9 +40,9 @@ void a_status_survives(void **) {
 // A member that is missing, or of another type.
 void other_text_is_no_status(void **) {
     const std::string text = cli::encode_health(some_health());
-    for (const char *member :
-         {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes", "capacity",
-          "free_bytes", "clients", "pushes", "last", "reasons", "kind", "seconds", "host"}) {
+    for (const char *member : {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes",
+                               "capacity", "free_bytes", "clients", "pushes", "commits", "last", "reasons",
+                               "kind", "seconds", "host", "left"}) {
         std::string other = text;
         const std::size_t at = other.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);

@@ -118,10 +118,38 @@ void a_job_that_waits_for_room_comes_before_the_next_of_its_client(void **) {
     }
 }
 
+// Commits that do not end hold all threads, and a release is behind one of them: a look is done, also for the
+// origin of these.
+void a_look_waits_for_no_push(void **) {
+    const auto held = std::make_shared<HeldUpload>();
+    cli::Storage storage;
+    assert_true(storage.start().has_value());
+    for (std::uint64_t client = 0; client < 8; ++client) {
+        storage.submit(job_of(client, client % 2, held, cli::Ask::Store));
+        storage.submit_release(job_of(client, client % 2, held, cli::Ask::Store));
+    }
+    for (int begun = held->begun; begun < 4; begun = held->begun) {
+        held->begun.wait(begun);
+    }
+    auto job = job_of(9, 0, nullptr, cli::Ask::Look);
+    job.look = [] { return std::string{"text"}; };
+    job.waits = job.only_looks = true;
+    storage.submit(std::move(job));
+    assert_int_equal(done_of(storage), 1);
+    assert_int_equal(held->begun, 4);
+    const auto oldest = storage.oldest();
+    assert_true(oldest.has_value() && oldest->name == "held");
+    held->held.count_down();
+    for (std::size_t done = 0; done < 8;) {
+        done += done_of(storage);
+    }
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
+        cmocka_unit_test(a_look_waits_for_no_push),
         cmocka_unit_test(a_job_that_waits_for_room_comes_before_the_next_of_its_client),
         cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
