@@ -20,6 +20,8 @@ endif()
 install(TARGETS rpma_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT rpma)
 configure_file(cmake/install-unit.cmake.in ${CMAKE_BINARY_DIR}/install-unit.cmake @ONLY)
 install(SCRIPT ${CMAKE_BINARY_DIR}/install-unit.cmake COMPONENT rpma)
+# Pacemaker's agents have no ending.
+install(PROGRAMS src/cli/serve/rpma-serve.ocf DESTINATION lib/ocf/resource.d/rpma RENAME serve COMPONENT rpma)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librpma-dev)
 
 # find_package(rpma): rpma::rpma, rpma::softrdma and rpma::rsocket.

@@ -13,7 +13,7 @@ declare -A packages_of=(
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file libfabric-dev'
     [test]='libcmocka-dev libfabric-dev iproute2 procps python3 prometheus protobuf-c-compiler libprotobuf-c-dev'
-    [compat]='librpma0 librpma-dev rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
+    [compat]='librpma0 librpma-dev etcd-server etcd-client rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
               python3-pyverbs qemu-system-x86 curl git haproxy iperf3 libmemcached-tools libpython3.11-testsuite memcached
               nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools rsync sockperf vsftpd
               wrk'
@@ -80,7 +80,8 @@ as_root() {
 # this name prevents that (invoke-rc.d(8)), and so does disabling them.
 refuses_services=/usr/sbin/policy-rc.d
 declare -A service_of=([haproxy]=haproxy [memcached]=memcached [nginx-light]=nginx [openssh-server]=ssh
-                       [postgresql-15]=postgresql [redis-server]=redis-server [prometheus]=prometheus)
+                       [postgresql-15]=postgresql [redis-server]=redis-server [prometheus]=prometheus
+                       [etcd-server]=etcd)
 
 without_services() { # without_services COMMAND PACKAGE...
     local package status=0 ours=''
