@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""service.py ROOT PREFIX [CMAKE BUILD]: runs the commands of an installed unit rpma-serve@.service as systemd would, for an
-instance with a file of settings and keys. The server tells that it is ready when a client can push, takes other keys at a
-reload, and ends with 0 at SIGTERM. systemd-analyze checks the unit, where there is one. ROOT has the files of a package that
-is installed below PREFIX; with CMAKE the test installs the build there, and ROOT is /."""
+"""service.py ROOT PREFIX [CMAKE BUILD]: runs the commands of the installed units as systemd would: rpma-serve@ for an instance
+with a file of settings and keys, rpma-serve-x509@ with certificates, and rpma-serve-open@ with neither. The server tells
+that it is ready when a client can push, takes other keys or certificates at a reload, and ends with 0 at SIGTERM.
+systemd-analyze checks the units, where there is one. ROOT has the files of a package that is installed below PREFIX; with
+CMAKE the test installs the build there, ROOT is /, and there is a program that makes certificates."""
 import os
 import pathlib
 import random
@@ -56,15 +57,15 @@ def words_of(line, settings):
     return words
 
 
-def verify(root, prefix, unit):
+def verify(root, prefix, name, unit):
     """systemd-analyze finds the command only at the place that the unit names, so below a root it gets another name."""
     if not shutil.which('systemd-analyze'):
-        print('systemd-analyze is not installed: the unit is only run')
+        print('systemd-analyze is not installed: the units are only run')
         return
-    os.mkdir('units')
+    os.makedirs('units', exist_ok=True)
     text = unit if root == '/' else unit.replace(f'ExecStart={prefix}', f'ExecStart={root}{prefix}')
-    pathlib.Path('units/rpma-serve@.service').write_text(text)
-    done = subprocess.run(['systemd-analyze', 'verify', '--man=no', '--recursive-errors=no', 'rpma-serve@store.service'],
+    pathlib.Path(f'units/{name}@.service').write_text(text)
+    done = subprocess.run(['systemd-analyze', 'verify', '--man=no', '--recursive-errors=no', f'{name}@store.service'],
                           env={**os.environ, 'SYSTEMD_UNIT_PATH': f'{os.getcwd()}/units:'}, text=True, timeout=BOUND,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0 or 'rpma-serve' in done.stdout:
@@ -127,7 +128,8 @@ def end(server):
         die(f'at SIGTERM the server ended with {ended}: {said()}')
 
 
-def run(rpma, unit, settings):
+def run(rpma, unit, settings, tls, change):
+    """The client has these options; `change` changes root's files so that it is not let in, and back."""
     name = f'rpma-service-test-{os.getpid()}'
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind('\0' + name)
@@ -144,33 +146,33 @@ def run(rpma, unit, settings):
         server = started(rpma, unit, '@' + name, settings, has_told)
         try:
             # A client refuses keys that others may read. The server takes its credential.
-            pushed = subprocess.run([rpma, 'push', '--psk', 'own', 'content', settings['LISTEN']], timeout=BOUND, text=True,
+            pushed = subprocess.run([rpma, 'push', *tls, 'content', settings['LISTEN']], timeout=BOUND, text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
             if pushed.returncode != 0:
                 die(f'the push ended with {pushed.returncode}: {pushed.stdout}')
-            pulled = subprocess.run([rpma, 'pull', '--psk', 'own', settings['LISTEN'], 'pulled'], timeout=BOUND, check=False,
+            pulled = subprocess.run([rpma, 'pull', *tls, settings['LISTEN'], 'pulled'], timeout=BOUND, check=False,
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            if pulled.returncode != 6:
-                die(f'a pull of an identity that may only push ended with {pulled.returncode}')
-            reload(rpma, unit, {**settings, 'MAINPID': str(server.pid)})
+            if pulled.returncode != (6 if tls else 0):
+                die(f'a pull of {"an identity that may only push" if tls else "anybody"} ended with {pulled.returncode}')
+            if tls:
+                reload(rpma, unit, {**settings, 'MAINPID': str(server.pid)}, tls, change)
         finally:
             end(server)
     run_each(unit, 'ExecStopPost', settings)
-    if os.listdir('run/rpma'):
+    if os.path.exists('run/rpma') and os.listdir('run/rpma'):
         die(f'the end leaves {os.listdir("run/rpma")}')
 
 
-def reload(rpma, unit, settings):
-    """A key that root takes out of the file counts until the reload, which tells the server too."""
+def reload(rpma, unit, settings, tls, change):
+    """A client that root lets in no more counts until the reload, which tells the server too."""
     def status():
-        return subprocess.run([rpma, 'status', '--psk', 'own', settings['LISTEN']], timeout=BOUND, check=False,
+        return subprocess.run([rpma, 'status', *tls, settings['LISTEN']], timeout=BOUND, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
-    subprocess.run([rpma, 'keygen', 'b', 'another'], check=True, timeout=BOUND)
-    for keys, expected in ('another', 'refused'), ('own', 'let in'):
+    for expected in 'refused', 'let in':
         if status() != 0 and expected == 'refused':
             die('a client is refused before the reload')
-        shutil.copy(keys, 'etc/rpma/store.keys')
+        change(expected == 'let in')
         told = said().count('SIGHUP')
         run_each(unit, 'ExecReload', settings)
         for _ in range(BOUND * 100):
@@ -180,7 +182,7 @@ def reload(rpma, unit, settings):
         else:
             die(f'the server does not see the reload: {said()}')
         if (status() == 0) != (expected == 'let in'):
-            die(f'after a reload with the keys {keys} the client is not {expected}')
+            die(f'after a reload the client is not {expected}')
 
 
 def run_without_manager(rpma, unit, settings):
@@ -196,6 +198,7 @@ def refuse(rpma, unit, settings):
         server = start(rpma, unit, '@nobody', {**settings, **change})
         if server.wait(BOUND) != wrong:
             die(f'with {change} the server ended with {server.returncode}: {said()}')
+    run_each(unit, 'ExecStopPost', settings)
 
 
 def main():
@@ -207,21 +210,38 @@ def main():
             for component in 'rpma', 'librpma0', 'libsoftrdma0':
                 subprocess.run([sys.argv[3], '--install', sys.argv[4], '--prefix', prefix, '--component', component], check=True,
                                stdout=subprocess.DEVNULL, timeout=BOUND)
-        unit = pathlib.Path(f'{root}{prefix}/lib/systemd/system/rpma-serve@.service').read_text(encoding='utf-8')
-        command = value_of(unit, 'ExecStart').split()[0]
-        rpma = root + command
-        if command != f'{prefix}/bin/rpma' or not os.access(rpma, os.X_OK):
-            die(f'the unit starts {command} (expected the installed {prefix}/bin/rpma)')
-        verify(root, prefix, unit)
+        units = {}
+        for name in 'rpma-serve', 'rpma-serve-x509', 'rpma-serve-open':
+            units[name] = pathlib.Path(f'{root}{prefix}/lib/systemd/system/{name}@.service').read_text(encoding='utf-8')
+            command = value_of(units[name], 'ExecStart').split()[0]
+            rpma = root + command
+            if command != f'{prefix}/bin/rpma' or not os.access(rpma, os.X_OK):
+                die(f'{name}@ starts {command} (expected the installed {prefix}/bin/rpma)')
+            verify(root, prefix, name, units[name])
         settings = {'OPTIONS': '--allow push=a,pull=b'}
-        subprocess.run([rpma, 'keygen', 'a', 'own'], check=True, timeout=BOUND)
-        os.makedirs('etc/rpma')
-        shutil.copy('own', 'etc/rpma/store.keys')
+        for identity, keys in ('a', 'own'), ('b', 'another'):
+            subprocess.run([rpma, 'keygen', identity, keys], check=True, timeout=BOUND)
+        os.makedirs('etc/rpma/store.x509')
+        keys = pathlib.Path('etc/rpma/store.keys')
+        shutil.copy('own', keys)
         pathlib.Path('etc/rpma/store.conf').touch()
         pathlib.Path('content').write_bytes(os.urandom(100_000))
-        run(rpma, unit, settings)
-        run_without_manager(rpma, unit, settings)
-        refuse(rpma, unit, settings)
+        run(rpma, units['rpma-serve'], settings, ['--psk', 'own'], lambda lets_in: shutil.copy('own' if lets_in else 'another', keys))
+        run_without_manager(rpma, units['rpma-serve'], settings)
+        refuse(rpma, units['rpma-serve'], settings)
+        run(rpma, units['rpma-serve-open'], {'OPTIONS': ''}, [], None)
+        if len(sys.argv) == 5:
+            subprocess.run([f'{sys.argv[4]}/tests/test_certificates', '.', 'x509', 'a=client'], check=True, timeout=BOUND)
+            for file in *pathlib.Path('.').glob('*.pem'), 'x509.key':
+                shutil.copy(file, 'etc/rpma/store.x509')
+            own = pathlib.Path('x509').read_text(encoding='utf-8')
+            listed = pathlib.Path('etc/rpma/store.x509/x509')
+
+            def change(lets_in):
+                listed.write_text(own + ('' if lets_in else 'client b\n'), encoding='utf-8')
+
+            change(True)
+            run(rpma, units['rpma-serve-x509'], settings, ['--x509', 'a'], change)
 
 
 if __name__ == '__main__':
