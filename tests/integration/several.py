@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""several.py RPMA PEER [FIRST_SEED HISTORIES]: a name on three servers is one atomic register. First come the cases one
-by one, then random histories of several clients, while servers and clients are killed and stopped. A checker says of
-each history whether it is that of a register, and finds what a reader does that writes nothing back."""
+"""several.py RPMA PEER [FIRST_SEED HISTORIES [cut]]: a name on three servers is one atomic register. First come the cases
+one by one, then random histories of several clients, while servers and clients are killed and stopped. A checker says of
+each history whether it is that of a register, and finds what a reader does that writes nothing back. With `cut` only the
+histories come: each server is in a network namespace of its own, and its network is cut too."""
 
 import contextlib
 import json
@@ -50,13 +51,73 @@ class Server:
         fail(f"server {self.store} does not start: {open(self.store + '.err').read()}")
 
     def kill(self):
-        self.process.kill()
+        self.process.kill()  # also when it has ended
         self.process.wait()
         self.process.stdout.close()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
     @property
     def where(self):
         return f"127.0.0.1:{self.port}"
+
+
+class FarServer(Server):
+    """A server in a network namespace of its own, between which and the clients there is one link."""
+
+    def __init__(self, name, number):
+        self.number = number
+        self.holder = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE)
+        self.holder.stdout.readline()
+        ip("link", "add", f"far{number}", "type", "veth", "peer", "name", "near", "netns", str(self.holder.pid))
+        ip("address", "add", f"10.99.{number}.1/24", "dev", f"far{number}")
+        ip("link", "set", f"far{number}", "up")
+        for words in (("address", "add", f"10.99.{number}.2/24", "dev", "near"), ("link", "set", "near", "up"),
+                      ("link", "set", "lo", "up")):
+            self.ip(*words)
+        self.down = None
+        super().__init__(name)
+
+    def ip(self, *words):
+        subprocess.run([*self.inside(), "ip", *words], check=True)
+
+    def inside(self):
+        return ["nsenter", "--net", "--target", str(self.holder.pid)]
+
+    def start(self):
+        with open(f"{self.store}.err", "a") as log:
+            self.process = subprocess.Popen([*self.inside(), RPMA, "serve", "--store", self.store, "--listen", self.where],
+                                            stdout=subprocess.PIPE, stderr=log, text=True)
+        for line in self.process.stdout:
+            if line.startswith("listening"):
+                return
+        fail(f"server {self.store} does not start: {open(self.store + '.err').read()}")
+
+    def cut(self, near):
+        """Takes one end of its link down: the clients have no route then, or their packets are lost."""
+        self.down = near
+        if near:
+            self.ip("link", "set", "near", "down")
+        else:
+            ip("link", "set", f"far{self.number}", "down")
+
+    def mend(self):
+        if self.down:
+            self.ip("link", "set", "near", "up")
+        else:
+            ip("link", "set", f"far{self.number}", "up")
+
+    @property
+    def where(self):
+        return f"10.99.{self.number}.2:7204"
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
 
 
 def fail(text):
@@ -415,6 +476,49 @@ def test_a_server_that_goes(servers):
         fail(f"a pull whose server went ended with {pull.returncode}: {text}")
 
 
+def test_a_long_label(servers):
+    """A server that tells a longer label than there is: the pull cuts it, and writes the content back."""
+    a, b, c = servers
+    where = [f"{server.where}/labelled" for server in servers]
+    c.kill()
+    done("push", write("labelled", "labelled"), *where, "--label", "short")
+    for server in (a, b):
+        server.kill()
+        file = f"{server.store}/labelled/1"
+        note = json.loads(os.getxattr(file, "user.rpma"))
+        os.setxattr(file, "user.rpma", json.dumps({**note, "label": "x" * 1000}).encode())
+    b.start()
+    c.start()
+    done("pull", *where, "got")
+    a.start()
+    if read("got") != "labelled" or newest(c, "labelled")["label"] != "x" * 64:
+        fail(f"another content or label: {newest(c, 'labelled')}")
+
+
+def test_no_commit():
+    """The servers tell their tags, and then none commits: they have no room, are busy, or are killed while the bytes come."""
+    servers = [Server(f"small{i}", ("--max-bytes", "2M")) for i in range(3)]
+    try:
+        where = [server.where for server in servers]
+        refused(6, "committed on 0 of 3 servers (expected 2); nothing was committed: ", "push", write("large", "large" * 500_000), *where)
+        with held(servers[0]), held(servers[1]), held(servers[2]):
+            refused(5, "committed on 0 of 3 servers (expected 2); nothing was committed: ", "push", write("small", "small"), *where,
+                    "--wait", "0")
+        push = subprocess.Popen([RPMA, "push", write("slow", "slow" * 250_000), *where, "--rate", "64K"],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for server in servers:
+            while push.poll() is None and not json.loads(done("status", server.where, "--json"))["pushes"]:
+                pass
+        for server in servers:
+            server.kill()
+        _, text = push.communicate(timeout=LONGEST)
+        if push.returncode != 3 or "committed on 0 of 3 servers (expected 2); nothing was committed: " not in text:
+            fail(f"a push whose servers were killed ended with {push.returncode}: {text}")
+    finally:
+        for server in servers:
+            server.kill()
+
+
 def test_rights():
     """A client that may only push pushes. One that may only pull gets what a majority has, and writes nothing back."""
     for name in ("writer", "reader"):
@@ -445,29 +549,24 @@ def test_rights():
 
 
 def random_history(seed, servers, clients_count=4, operations=5):
-    """Clients that push and pull, and kill, stop and continue servers between that. At most one server is away."""
+    """Clients that push and pull, and kill, stop and cut off servers between that. At most one server is away."""
     clients = Clients(servers, f"seed{seed}")
     chaos = threading.Lock()
-    away = []  # (server, whether it is stopped)
+    away = []  # what brings a server back
+    ways = [(lambda server: (server.kill, server.start)), (lambda server: (server.stop, server.go_on))]
+    if isinstance(servers[0], FarServer):
+        ways += [(lambda server: (lambda: server.cut(True), server.mend)), (lambda server: (lambda: server.cut(False), server.mend))]
 
     def come_back():
         while away:
-            server, stopped = away.pop()
-            if stopped:
-                server.process.send_signal(signal.SIGCONT)
-            else:
-                server.start()
+            away.pop()()
 
     def disturb(dice):
         with chaos:
             come_back()
-            stops = dice.random() < 0.5
-            server = dice.choice(servers)
-            if stops:
-                server.process.send_signal(signal.SIGSTOP)
-            else:
-                server.kill()
-            away.append((server, stops))
+            go, back = dice.choice(ways)(dice.choice(servers))
+            go()
+            away.append(back)
 
     def work(number):
         dice = random.Random(f"{seed} {number}")
@@ -502,16 +601,28 @@ def main():
     if subprocess.run(["stat", "-f", "-c", "%T", "."], capture_output=True, text=True).stdout.strip() in ("tmpfs", "ramfs"):
         print("skipped: the build folder is in memory, where nothing is durable")
         sys.exit(77)
+    cuts = len(sys.argv) > 5
+    if cuts and "RPMA_TEST_INSIDE" not in os.environ:
+        os.environ["RPMA_TEST_INSIDE"] = "1"
+        os.environ["SOFTRDMA_SHM"] = "off"  # no byte travels beside the network
+        options = ["--net", "--pid", "--fork", "--kill-child", "--mount-proc"] + (["--map-root-user"] if os.getuid() != 0 else [])
+        if subprocess.run(["unshare", *options, "true"]).returncode != 0:
+            print("SKIPPED, nothing was tested: no namespaces here: run it as root")
+            sys.exit(77)
+        os.execvp("unshare", ["unshare", *options, sys.executable, *sys.argv])
     with tempfile.TemporaryDirectory(dir=".") as work:
         os.chdir(work)
-        servers = [Server(name) for name in "abc"]
+        servers = [FarServer(name, number) if cuts else Server(name) for number, name in enumerate("abc")]
         try:
-            test_cases(servers)
-            test_writers(servers)
-            test_write_back(servers, True)
-            test_write_back(servers, False)
-            test_a_server_that_goes(servers)
-            test_rights()
+            if not cuts:
+                test_cases(servers)
+                test_writers(servers)
+                test_write_back(servers, True)
+                test_write_back(servers, False)
+                test_a_server_that_goes(servers)
+                test_a_long_label(servers)
+                test_no_commit()
+                test_rights()
             ended = {}
             for seed in range(first, first + count):
                 for what, times in random_history(seed, servers).items():
