@@ -130,7 +130,7 @@ int Endpoint::open(fid_domain *domain, fi_info *info, fid_ep **ep, void *context
     return guarded([&] {
         Domain &own = Domain::of(domain);
         auto request = own.fabric().take(info->handle);
-        if (info->handle != nullptr && !request && info->handle->fclass != FI_CLASS_PEP) {
+        if (info->handle != nullptr && !request && !own.fabric().listens_by(info->handle)) {
             return -FI_EINVAL;
         }
         *ep = new Endpoint{own, *info, std::move(request), context};

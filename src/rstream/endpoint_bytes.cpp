@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // rstream/endpoint: the program's bytes. No call waits.
+#include <limits.h>
 #include <rdma/fi_endpoint.h>
 
 #include "rstream/endpoint.hpp"
@@ -19,10 +20,12 @@ ssize_t with_parts(const iovec *parts, std::size_t count, Call call) {
         return -FI_EINVAL;
     }
     const std::span given{parts, count};
+    std::size_t left = SSIZE_MAX;  // a call returns how many bytes it has moved
     for (const iovec &part : given) {
-        if (part.iov_base == nullptr && part.iov_len != 0) {
+        if ((part.iov_base == nullptr && part.iov_len != 0) || part.iov_len > left) {
             return -FI_EINVAL;
         }
+        left -= part.iov_len;
     }
     return guarded([&]() -> ssize_t { return call(given); });
 }

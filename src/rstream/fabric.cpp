@@ -79,6 +79,21 @@ std::optional<Request> Fabric::take(fid_t handle) {
     return node.empty() ? std::optional<Request>{} : std::move(node.mapped()->request);
 }
 
+void Fabric::add_listener(fid_t passive) {
+    const base::Lock lock{mutex_};
+    listeners_.insert(passive);
+}
+
+void Fabric::remove_listener(fid_t passive) {
+    const base::Lock lock{mutex_};
+    listeners_.erase(passive);
+}
+
+bool Fabric::listens_by(fid_t handle) {
+    const base::Lock lock{mutex_};
+    return listeners_.contains(handle);
+}
+
 // ---- fi_trywait ----
 
 namespace {

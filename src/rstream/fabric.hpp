@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/mutex.hpp"
@@ -34,6 +35,13 @@ public:
     // Returns the request of a handle, once.
     [[nodiscard]] std::optional<Request> take(fid_t handle);
 
+    // A passive endpoint calls these while it is made, and when it is closed.
+    void add_listener(fid_t passive);
+    void remove_listener(fid_t passive);
+    // Returns whether this is an open passive endpoint. The handle of a request that was taken is no object
+    // any more, so it may not be read.
+    [[nodiscard]] bool listens_by(fid_t handle);
+
 private:
     ~Fabric() = default;
     [[nodiscard]] int close();
@@ -49,6 +57,7 @@ private:
         Request request;
     };
     std::map<fid_t, std::unique_ptr<Kept>> requests_ GUARDED_BY(mutex_);
+    std::set<fid_t> listeners_ GUARDED_BY(mutex_);
 };
 
 class Domain final : public fid_domain, public Used {

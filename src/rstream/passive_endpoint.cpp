@@ -89,7 +89,9 @@ PassiveEndpoint::PassiveEndpoint(Fabric &fabric, Info info, sockaddr_storage loc
               .cm = &connection_ops},
       fabric_{fabric},
       info_{std::move(info)},
-      local_{local} {}
+      local_{local} {
+    fabric_->add_listener(&fid);
+}
 
 // Peers whose requests the program has not read are rejected. It may still answer the others.
 int PassiveEndpoint::close() {
@@ -102,6 +104,7 @@ int PassiveEndpoint::close() {
     for (const auto &listener : listeners_) {
         listener->stop();
     }
+    fabric_->remove_listener(&fid);
     delete this;
     return 0;
 }

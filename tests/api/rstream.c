@@ -595,6 +595,10 @@ static void a_wrong_call_gets_its_error(void **state) {
     assert_int_equal(fi_recv(pair.client, NULL, 1, NULL, 0, NULL), -FI_EINVAL);
     assert_int_equal(fi_send(pair.client, NULL, 0, NULL, 0, NULL), 0);
     assert_int_equal(fi_sendmsg(pair.client, NULL, 0), -FI_EINVAL);
+    const struct iovec more_than_there_is[2] = {{&byte, 1},
+                                                {&byte, SIZE_MAX}}; /* 0 bytes, as a size_t sums up */
+    assert_int_equal(fi_sendv(pair.client, more_than_there_is, NULL, 2, 0, NULL), -FI_EINVAL);
+    assert_int_equal(fi_recvv(pair.client, more_than_there_is, NULL, 2, 0, NULL), -FI_EINVAL);
     assert_int_equal(fi_sendmsg(pair.client, NULL, FI_PEEK | FI_INJECT), -FI_EBADFLAGS);
     assert_int_equal(fi_recvmsg(pair.client, NULL, FI_PEEK | FI_DISCARD), -FI_EBADFLAGS);
     uint32_t event;
@@ -610,6 +614,32 @@ static void a_wrong_call_gets_its_error(void **state) {
     assert_int_equal(got, -FI_ETOOSMALL);
     assert_int_equal(next_event(&ends, &entry), FI_SHUTDOWN);
     assert_int_equal(fi_close(&pair.server->fid), 0);
+    close_ends(&ends);
+}
+
+/* The handle of a request is no object any more when the request has been taken: valgrind sees who reads it.
+ */
+static void a_request_is_taken_once(void **state) {
+    (void)state;
+    struct ends ends;
+    open_ends(&ends, "127.0.0.1");
+    struct fid_ep *const client = make_endpoint(&ends, ends.info);
+    struct fid_ep *again = NULL;
+    assert_int_equal(fi_connect(client, &ends.address, NULL, 0), 0);
+    struct fi_info *const request = wait_for_request(&ends);
+    struct fid_ep *const server = make_endpoint(&ends, request);
+    assert_int_equal(fi_endpoint(ends.domain, request, &again, NULL), -FI_EINVAL);
+    assert_int_equal(fi_reject(ends.pep, request->handle, NULL, 0), -FI_EINVAL);
+    assert_int_equal(fi_close(&client->fid), 0);
+    assert_int_equal(fi_close(&server->fid), 0);
+    request->handle = &ends.pep->fid; /* an endpoint with the address of a listener */
+    assert_int_equal(fi_endpoint(ends.domain, request, &again, NULL), 0);
+    assert_int_equal(fi_close(&again->fid), 0);
+    assert_int_equal(fi_close(&ends.pep->fid), 0);
+    assert_int_equal(fi_endpoint(ends.domain, request, &again, NULL), -FI_EINVAL);
+    request->handle = NULL;
+    assert_int_equal(fi_passive_ep(ends.fabric, ends.info, &ends.pep, NULL), 0);
+    fi_freeinfo(request);
     close_ends(&ends);
 }
 
@@ -735,6 +765,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_killed_peer_is_told),
         cmocka_unit_test(objects_in_use_are_not_closed),
         cmocka_unit_test(a_wrong_call_gets_its_error),
+        cmocka_unit_test(a_request_is_taken_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
