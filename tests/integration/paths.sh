@@ -8,6 +8,8 @@
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS FAILURES SEED      so many of each connection, in an order by the seed
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS silence            both networks fail: takes some minutes
 #     paths.sh RPMA TEST_PEER SOCKET_END PATHS push MIB           a push of so much, while one network and then the other fails
+#     paths.sh RPMA TEST_PEER SOCKET_END PATHS bond FAILURES      prints the pauses of so many failures of each kind, with
+#                                                                 MPTCP and with TCP over a bond of the two networks
 . "$(dirname "$0")/../namespaces.bash"
 within_namespaces --net -- "$@"
 . "$(dirname "$0")/server.bash"
@@ -48,6 +50,10 @@ fail() {
         "${at_server[@]}" ip neighbour replace 10.77.$1.1 lladdr 02:00:00:00:00:99 dev far$1 nud permanent
         ;;
     address) ip address delete 10.77.$1.1/24 dev near$1 ;;
+    loss)  # without a message to anyone, also below a bond; the kernel has to have netem
+        tc qdisc add dev near$1 root netem loss 100%
+        "${at_server[@]}" tc qdisc add dev far$1 root netem loss 100%
+        ;;
     esac
 }
 mend() {
@@ -58,6 +64,10 @@ mend() {
         "${at_server[@]}" ip neighbour replace 10.77.$1.1 lladdr 02:00:00:00:0$1:01 dev far$1 nud permanent
         ;;
     address) ip address add 10.77.$1.1/24 dev near$1 ;;
+    loss)
+        tc qdisc delete dev near$1 root
+        "${at_server[@]}" tc qdisc delete dev far$1 root
+        ;;
     esac
 }
 
@@ -151,6 +161,60 @@ if [ "$failures" = push ]; then
     exit 0
 fi
 
+# make_bond MONITOR [OPTION...]: the two networks become one, with the addresses that network 1 had. With the monitor
+# arp_ip_target each end looks for the other's address.
+make_bond() {
+    local at=() end=near own=10.77.1.1 other=10.77.1.2 number
+    local monitor=$1
+    shift
+    for _ in here there; do
+        "${at[@]}" ip link add bond type bond mode active-backup "$@" "$monitor" \
+            "$([ "$monitor" = arp_ip_target ] && echo $other || echo 100)" || return 1
+        for number in 1 2; do
+            "${at[@]}" ip address flush dev $end$number
+            "${at[@]}" ip link set $end$number down
+            "${at[@]}" ip link set $end$number master bond
+        done
+        "${at[@]}" ip address add $own/24 dev bond
+        "${at[@]}" ip link set bond up
+        at=("${at_server[@]}") end=far own=10.77.1.2 other=10.77.1.1
+    done
+}
+remove_bond() {
+    ip link delete bond
+    "${at_server[@]}" ip link delete bond
+}
+
+# measure WHAT WAY COUNT: prints the longest operation after each of so many failures of one network or the other.
+measure() {
+    local kind failure pauses until
+    for kind in write stream; do
+        start_connection $kind
+        pauses=
+        for ((failure = 0; failure < $3; failure++)); do
+            for ((until = SECONDS + 4; SECONDS < until;)); do more; done  # both networks carry bytes again
+            fail $((failure % 2 + 1)) "$2"
+            longest=0
+            more
+            pauses+=$longest$'\n'
+            mend $((failure % 2 + 1)) "$2"
+        done
+        stop_connection
+        echo "$1, $2, $kind: the longest of 50 operations took $(sort -n <<<"${pauses%$'\n'}" | tr '\n' ' ')ms"
+    done
+}
+if [ "$failures" = bond ]; then
+    measure MPTCP link "$seed"
+    measure MPTCP loss "$seed"
+    here_is=off there_is=off
+    make_bond miimon || { echo 'SKIPPED, nothing was tested: no bonds here'; exit 77; }
+    measure 'TCP over a bond with miimon 100' link "$seed"
+    remove_bond
+    make_bond arp_ip_target arp_interval 100 arp_validate all
+    measure 'TCP over a bond with arp_interval 100' loss "$seed"
+    exit 0
+fi
+
 if [ "$failures" = silence ]; then
     for there_is in on off; do
         for kind in write stream; do
@@ -179,6 +243,15 @@ here_is=auto there_is=auto
 start_connection write
 tell paths 2
 stop_connection
+
+# A network namespace, or a kernel, without MPTCP: the connection is plain TCP, and the log says so once, at info.
+here_is=on there_is=on
+echo 0 >/proc/sys/net/mptcp/enabled
+RPMA_LOG=stderr:info start_connection write
+[[ $answer = *' -1 '* ]] || die "expected no MPTCP: $answer"
+[ "$(grep -c 'connections use TCP and no MPTCP: net.mptcp.enabled is 0' stderr)" = 1 ] || die "not said once: $(cat stderr)"
+stop_connection
+echo 1 >/proc/sys/net/mptcp/enabled
 
 SOFTRDMA_MPTCP=on bounded "$rpma" devices --json >stdout
 grep -q '"mptcp":true' stdout || die "devices, on: $(cat stdout)"
