@@ -69,7 +69,7 @@ void SendQueue::sent_in_part(std::size_t batch_bytes) {
 }
 
 SendRequest *SendQueue::oldest_awaiting() {
-    for (std::size_t i = 0; i < first_unbuilt_; ++i) {
+    for (std::size_t &i = first_awaiting_; i < first_unbuilt_; ++i) {
         SendRequest &request = requests_.at(i);
         const bool is_open =
             request.state != SendRequest::State::Done && request.state != SendRequest::State::Persisting;
@@ -91,7 +91,7 @@ void SendQueue::answered(SendRequest &request) {
 
 // The peer counts writes and messages apart, because a message may wait for its receive while a later write
 // is placed. A request completes only after all earlier ones, so the first one that is not acknowledged ends
-// the walk.
+// the walk, and the next walk begins there.
 bool SendQueue::acknowledge(const wire::Acknowledgement &placed) {
     wire::Acknowledgement &last = acknowledged_numbers_;
     if (placed.writes - last.writes > numbers_.writes - last.writes ||
@@ -99,7 +99,7 @@ bool SendQueue::acknowledge(const wire::Acknowledgement &placed) {
         return false;
     }
     last = placed;
-    for (std::size_t i = 0; i < first_uncommitted_; ++i) {
+    for (std::size_t &i = first_sent_; i < first_uncommitted_; ++i) {
         SendRequest &request = requests_.at(i);
         if (request.state != SendRequest::State::Sent) {
             continue;
@@ -145,7 +145,7 @@ void SendQueue::drop() {
 
 void SendQueue::reset() {
     requests_.clear();
-    first_uncommitted_ = first_unbuilt_ = 0;
+    first_uncommitted_ = first_unbuilt_ = first_sent_ = first_awaiting_ = 0;
     awaiting_ = persisting_ = unsignaled_ = 0;
     last_left_ = 0;
     all_sent_ = overrun_ = false;
@@ -164,6 +164,8 @@ inline void SendQueue::pop() {
     requests_.pop();
     --first_uncommitted_;
     --first_unbuilt_;
+    first_sent_ -= first_sent_ != 0 ? 1 : 0;
+    first_awaiting_ -= first_awaiting_ != 0 ? 1 : 0;
     if (last_left_ != 0) {
         --last_left_;
         all_sent_ = all_sent_ || last_left_ == 0;

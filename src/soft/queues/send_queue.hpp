@@ -182,7 +182,11 @@ private:
     const std::uint32_t queue_pair_number_;
     std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
-    unsigned awaiting_ = 0;              // requests whose answer is due
+    // Before these indexes no request is Sent, and none waits for an answer. So a peer that acknowledges or
+    // answers in many small pieces does not have all requests looked at for each piece.
+    std::size_t first_sent_ = 0;
+    std::size_t first_awaiting_ = 0;
+    unsigned awaiting_ = 0;  // requests whose answer is due
     bool acknowledged_ = false;
     wire::Acknowledgement numbers_;  // of the last requests that were built
     wire::Acknowledgement acknowledged_numbers_;
