@@ -519,6 +519,34 @@ def test_no_commit():
             server.kill()
 
 
+def test_a_damaged_server(servers):
+    """The newest content of one server is damaged, and another server is away: the third gives it, whichever is asked first."""
+    a, b, c = servers
+    epoch = ("--epoch", "10")
+    for number, order in enumerate(((a, b, c), (b, a, c), (c, a, b))):
+        text = f"damaged{number} " * 1000
+        where = [server.where for server in order]
+        done("push", write("whole", text), *where, *epoch, "--quorum", "3")
+        c.kill()
+        os.truncate(f"{a.store}/default/{newest(a)['sequence']}", number)
+        table = done("pull", *where, "got")
+        if read("got") != text or newest(a)["fault"] or newest(a)["tag"] != newest(b)["tag"]:
+            fail(f"a pull from {where}, of which the first two are a damaged one and a good one: {table} {newest(a)}")
+        c.start()
+    # A content whose bytes alone are wrong is found by the pull. Its server takes it for good, so it makes no majority.
+    c.kill()
+    with open(f"{a.store}/default/{newest(a)['sequence']}", "r+") as content:
+        content.write("changed")
+    out = refused(7, "could not be written back to a majority; got was not written", "pull", *[server.where for server in servers], "got")
+    if "Connection refused" not in out:
+        fail(f"expected why the third server gives nothing: {out}")
+    c.start()
+    done("pull", *[server.where for server in servers], "got")
+    if read("got") != text:
+        fail("another content")
+    done("push", "whole", *[server.where for server in servers], *epoch, "--quorum", "3")
+
+
 def test_rights():
     """A client that may only push pushes. One that may only pull gets what a majority has, and writes nothing back."""
     for name in ("writer", "reader"):
@@ -620,6 +648,7 @@ def main():
                 test_write_back(servers, True)
                 test_write_back(servers, False)
                 test_a_server_that_goes(servers)
+                test_a_damaged_server(servers)
                 test_a_long_label(servers)
                 test_no_commit()
                 test_rights()

@@ -225,7 +225,10 @@ void Replicas::order(const Order &order) {
                                                                                {"checksum", order.checksum},
                                                                                {"label", order.label},
                                                                                {"again", again}});
-            if (!listens) {
+            if (!listens && replies_[server].state == Reply::State::Silent) {
+                take(server);  // what it said before it ended
+            }
+            if (!listens && processes_[server].socket) {
                 processes_[server].socket.reset();
                 exclude(server, {"its process ended"});
             }

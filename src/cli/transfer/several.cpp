@@ -6,6 +6,7 @@
 #include <chrono>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -311,39 +312,58 @@ std::string label_of(const Where &server, const Tag &tag, const TransferOptions 
     return found != contents->end() ? found->note.label.substr(0, longest_label) : "";
 }
 
-// Pulls the newest content of a majority. A server that cannot give it is left out, and another majority is
-// needed.
+// Pulls the newest content from a server that told its tag.
+Outcome<PulledNewest> pull_from(const Group &group, std::size_t server, const Tag &newest,
+                                Destination &destination, const PullOptions &options) {
+    PullOptions own = options;
+    own.address = group.servers[server].address.text();
+    const auto pulled = TRY(receive(group.servers[server], destination, own));
+    const Tag tag = pulled.session->offer().tag;
+    pulled.session->close();
+    if (tag < newest) {
+        return failed("{}: has an older content than it said", own.address);
+    }
+    TRY(destination.cut(pulled.content.length));  // another server may have given more before it failed
+    return PulledNewest{{tag, pulled.content.length, pulled.content.checksum, {}}, server};
+}
+
+// Pulls the newest content of a majority. The tag of a server that cannot give it counts nevertheless, as
+// long as another one has that tag too. When none of them can, they are left out, and another majority is
+// needed. The servers that could not give their content have to commit it again.
 Outcome<PulledNewest> pull_newest(const Group &group, Replicas &replicas, Destination &destination,
                                   const PullOptions &options) {
+    std::map<std::size_t, Failure> failures;  // of servers
+    const auto exclude_failed = [&] {
+        for (const auto &[server, why] : std::exchange(failures, {})) {
+            replicas.exclude(server, why);
+        }
+    };
     while (true) {
         TRY(wait_for_tags(group, replicas, group.majority(), options));
         const Tag newest = newest_of(replicas);
         if (!newest) {
             return failed("{}: nothing was pushed to these servers yet", group.name);
         }
-        const auto has_it = [&](const Reply &reply) {
-            return reply.state == Reply::State::Present && reply.tag == newest;
+        std::size_t server = 0;
+        const auto can_give = [&](const Reply &reply) {
+            return reply.state == Reply::State::Present && reply.tag == newest && !failures.contains(server);
         };
-        const auto best = std::ranges::find_if(replicas.replies(), has_it);
-        const auto server = static_cast<std::size_t>(best - replicas.replies().begin());
-        PullOptions own = options;
-        own.address = group.servers[server].address.text();
-        const auto pulled = receive(group.servers[server], destination, own);
+        while (server < group.size() && !can_give(replicas.replies()[server])) {
+            ++server;
+        }
+        if (server == group.size()) {
+            exclude_failed();
+            continue;
+        }
+        auto pulled = pull_from(group, server, newest, destination, options);
         if (interrupted()) {
             return failed("interrupted");
         }
-        if (!pulled) {
-            replicas.exclude(server, pulled.error());
-            continue;
+        if (pulled) {
+            exclude_failed();
+            return pulled;
         }
-        const Tag tag = pulled->session->offer().tag;
-        pulled->session->close();
-        if (tag < newest) {
-            replicas.exclude(server, {fmt::format("{}: has an older content than it said", own.address)});
-            continue;
-        }
-        TRY(destination.cut(pulled->content.length));  // another server may have given more before it failed
-        return PulledNewest{{tag, pulled->content.length, pulled->content.checksum, {}}, server};
+        failures.emplace(server, pulled.error());
     }
 }
 
