@@ -164,22 +164,6 @@ struct FolderName {
     }
 };
 
-// Returns the number in the name of a folder of the user.
-std::optional<unsigned> number_in(const char *name, uid_t user) {
-    const FolderName first{user, 0};
-    const std::size_t length = std::strlen(first.text.data());
-    unsigned number = 0;
-    if (std::strncmp(name, first.text.data(), length) != 0) {
-        return std::nullopt;
-    }
-    if (name[length] == '-') {
-        const char *const digits = name + length + 1;
-        (void)std::from_chars(digits, digits + std::strlen(digits), number);
-    }
-    return std::strcmp(name, FolderName{user, number}.text.data()) == 0 ? std::optional{number}
-                                                                        : std::nullopt;
-}
-
 // Opens a folder that this user alone reaches. Another one is EPERM.
 int open_own(int shared, const FolderName &name) {
     struct stat status{};
@@ -201,21 +185,8 @@ int open_own(int shared, const FolderName &name) {
     return folder;
 }
 
-// Returns the lowest number of a folder that is this user's.
-std::optional<unsigned> number_of_own(DIR *shared, uid_t user) {
-    std::optional<unsigned> lowest;
-    while (const dirent *const entry = readdir(shared)) {
-        const auto number = number_in(entry->d_name, user);
-        if (!number || (lowest && *lowest < *number)) {
-            continue;
-        }
-        if (const int own = open_own(dirfd(shared), {user, *number}); own >= 0) {
-            (void)LIBC(close)(own);
-            lowest = number;
-        }
-    }
-    return lowest;
-}
+// So many names are looked at. Another user may make any number of them, and each process would look at all.
+constexpr unsigned most_names = 4096;
 
 // Opens the folder of the user's table. Another user may have given any name to a folder before, so the owner
 // tells whose it is. Processes of one user agree: the first folder that is theirs counts, and a new one gets
@@ -226,21 +197,23 @@ int open_folder(uid_t user) {
         return -1;
     }
     const int at = dirfd(shared.get());
-    if (const int usual = open_own(at, {user, 0}); usual >= 0) {
-        return usual;
+    for (unsigned number = 0; number < most_names; ++number) {
+        if (const int own = open_own(at, {user, number}); own >= 0) {
+            return own;
+        }
     }
-    if (const auto number = number_of_own(shared.get(), user)) {
-        return open_own(at, {user, *number});
-    }
-    for (unsigned number = 0;; ++number) {
+    int made = -1;
+    for (unsigned number = 0; made < 0 && number < most_names; ++number) {
         const FolderName name{user, number};
         if (mkdirat(at, name.text.data(), S_IRWXU) != 0 && errno != EEXIST) {
             return -1;
         }
-        if (const int made = open_own(at, name); made >= 0 || errno != EPERM) {
-            return made;
+        made = open_own(at, name);
+        if (made < 0 && errno != EPERM) {
+            return -1;
         }
     }
+    return made;
 }
 
 // Returns the memory of the user's table; nullptr where it cannot be had.

@@ -55,6 +55,12 @@ def goes_over_memory(rpma):
     assert " 1 connections over memory, 0 over TCP;" in figures, figures
 
 
+def stays_in_tcp(rpma):
+    rows, figures = talk(rpma)
+    assert " 0 connections over memory, 1 over TCP (its user has no table in /dev/shm: 1);" in figures, figures
+    return rows
+
+
 def as_other(use):
     child = os.fork()
     if child == 0:
@@ -96,12 +102,18 @@ def main(rpma):
         os.rmdir(first)
         goes_over_memory(rpma)
         assert not os.path.exists(first)
+        # Each process would look at all names that another user makes, so it looks at 4096.
+        mount("64m")
+        as_other(lambda: [os.mkdir(name) for name in [first, *(f"{first}-{number}" for number in range(1, 4096))]])
+        stays_in_tcp(rpma)
+        os.rmdir(f"{first}-4095")
+        goes_over_memory(rpma)
+        assert os.listdir(f"{first}-4095") == ["table"]
 
     mount("4k")
     with open(f"{SHARED}/full", "wb", 0) as full:
         full.write(bytes(4096))
-    rows, figures = talk(rpma)
-    assert " 0 connections over memory, 1 over TCP (its user has no table in /dev/shm: 1);" in figures, figures
+    rows = stays_in_tcp(rpma)
     assert rows == [], "the registry has no room either"
 
 
