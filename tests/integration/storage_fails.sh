@@ -97,6 +97,22 @@ push first
 pulled first
 stop_server
 
+# A server that was killed may have left names that are not on storage. The next one tells nobody of a content whose name it
+# cannot make durable, and does not start when that is so of a folder.
+start_server left
+push first
+stop_server
+echo '1 5' >failure
+start_server left
+[ ! -e failure ] || die "no name was made durable"
+refused_with 6 'content 1 cannot be made durable: Input/output error' "$rpma" pull "$address" got
+stop_server
+echo '2 5' >failure
+refused_with 1 'store left: cannot be made durable: Input/output error' "$rpma" serve --store left --listen "127.0.0.1:$port"
+start_server left
+pulled first
+stop_server
+
 # A look at the files of one name is slow: a list waits for it, and nobody else does. A status tells what is known.
 start_server store
 push first "$address/slow"

@@ -166,7 +166,8 @@ Outcome<> Store::read_names() {
             names_[name].unread = read.error().text;
         }
     }
-    return {};
+    // So may the name of a name's folder be, and the next push finds it there.
+    return fsync(folder_.get()) == 0 ? Outcome<>{} : failed("cannot be made durable: {}", errno_text(errno));
 }
 
 Outcome<> Store::read_name(const std::string &name) {
@@ -200,10 +201,10 @@ Outcome<> Store::read_name(const std::string &name) {
             entry.damage = note.error().text;
         }
     }
-    // A server that was killed amid a commit may have left a name that is not on storage yet. Who pulls it
-    // from a majority relies on it.
-    if (const auto newest = found.tagged(); newest != found.contents.end() && fsync(folder.get()) != 0) {
-        found.contents[newest->first].damage = fmt::format("cannot be made durable: {}", errno_text(errno));
+    // A server that was killed amid a commit may have left a name that is not on storage yet. Whoever lists
+    // or pulls its content relies on it.
+    if (!found.contents.empty() && fsync(folder.get()) != 0) {
+        found.contents.rbegin()->second.damage = fmt::format("cannot be made durable: {}", errno_text(errno));
     }
     // A crash may leave these of a content that is gone.
     for (const std::string &file_name : TRY(names_in(folder.get(), Dotted::Yes))) {
