@@ -136,6 +136,12 @@ void BlockSummer::add(const BlockSum &sum, std::size_t size) {
     blocks_.length += size;
 }
 
+Blocks BlockSummer::ended() const {
+    Blocks ended = blocks_;
+    ended.length -= in_block_;
+    return ended;
+}
+
 const Blocks &BlockSummer::finish() {
     if (in_block_ != 0) {
         end_block();

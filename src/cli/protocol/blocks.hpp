@@ -67,6 +67,8 @@ public:
     // Adds the sum of a block whose bytes do not come. The bytes before it are whole blocks.
     void add(const BlockSum &sum, std::size_t size);
     [[nodiscard]] std::size_t block_size() const { return blocks_.block_size; }
+    // Returns the checksums of the blocks that have ended.
+    [[nodiscard]] Blocks ended() const;
     // Returns the checksums of all bytes; no more may come.
     [[nodiscard]] const Blocks &finish();
 

@@ -130,12 +130,15 @@ enum class Ask : std::uint8_t {
     // Make a text about the server or its contents (cli/protocol/health, cli/protocol/note), once on a
     // connection. The answer has a region of it. For a push of a content of this length: the checksums of the
     // newest content's blocks (cli/protocol/blocks), of which the push keeps those over which its offsets
-    // pass; no text when all bytes have to come.
+    // pass; no text when all bytes have to come. With the offset look_to_resume, those of what an earlier
+    // push has left are meant, and this push leaves its bytes too when it is cut off.
     Look = 6,
     // Give the content, which has this length and checksum, the tag that is the label's text. A push does it
     // before any byte.
     Tag = 7,
 };
+
+inline constexpr std::uint64_t look_to_resume = 1;
 
 //    0     4          8        16       24      88
 //    | ask | checksum | offset | length | label |      the label ends with a zero or its field

@@ -158,7 +158,7 @@ private:
     void take_event(int fd);
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
-    [[nodiscard]] Outcome<> look(Client &client, std::size_t place, std::uint64_t length);
+    [[nodiscard]] Outcome<> look(Client &client, std::size_t place, const Request &request);
     [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(Storage::Job &job);

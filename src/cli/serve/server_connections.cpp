@@ -120,7 +120,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return reply(client, message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
-        return look(client, message.wr_id, request.length);
+        return look(client, message.wr_id, request);
     }
     if (client.mode != Mode::Push || !client.admitted) {
         return failed("asks to store (expected that of a push that was admitted)");
@@ -164,7 +164,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
 
 // Has storage make a list or the status, because that looks at the files of many names. It tells how much
 // room there is after those that are gone.
-Outcome<> Server::look(Client &client, std::size_t place, std::uint64_t length) {
+Outcome<> Server::look(Client &client, std::size_t place, const Request &request) {
     const bool lists = client.mode == Mode::List && client.admitted;
     const bool pushes = client.upload && client.admitted && !client.committing;
     if ((!lists && !pushes && !client.tells) || std::exchange(client.has_looked, true)) {
@@ -177,7 +177,10 @@ Outcome<> Server::look(Client &client, std::size_t place, std::uint64_t length) 
     job.waits = !lists;
     job.only_looks = !pushes;
     if (pushes) {
-        job.look = [upload = client.upload, length] { return upload->begin_as_newest(length); };
+        job.look = [upload = client.upload, length = request.length,
+                    resumes = request.offset == look_to_resume] {
+            return resumes ? upload->resume(length) : upload->begin_as_newest(length);
+        };
         storage_.submit(std::move(job));
         return {};
     }

@@ -206,6 +206,10 @@ Outcome<> Store::read_name(const std::string &name) {
     if (!found.contents.empty() && fsync(folder.get()) != 0) {
         found.contents.rbegin()->second.damage = fmt::format("cannot be made durable: {}", errno_text(errno));
     }
+    struct stat partial{};
+    if (fstatat(folder.get(), partial_name, &partial, AT_SYMLINK_NOFOLLOW) == 0) {
+        space_->used.fetch_add(static_cast<std::uint64_t>(partial.st_size), std::memory_order_relaxed);
+    }
     // A crash may leave these of a content that is gone.
     for (const std::string &file_name : TRY(names_in(folder.get(), Dotted::Yes))) {
         const std::uint64_t sequence = sequence_of_blocks(file_name);

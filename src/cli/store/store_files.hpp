@@ -52,6 +52,10 @@ using MayRead = std::function<bool(std::uint64_t)>;
 // Returns the name of the file with the checksums of a content's blocks (cli/protocol/blocks), beside that of
 // the content. They can be made again, so nothing waits until they are durable.
 [[nodiscard]] std::string blocks_name(std::uint64_t sequence);
+// The whole blocks of a push that was cut off and may go on (rpma push --resume), and their checksums.
+inline constexpr const char *partial_name = ".partial";
+inline constexpr const char *partial_blocks_name = ".partial.blocks";
+
 // Returns the sequence in such a name; 0 when it is none.
 [[nodiscard]] std::uint64_t sequence_of_blocks(std::string_view file_name);
 

@@ -24,12 +24,10 @@ Answer not_stored(int error) {
     return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
 }
 
-// Returns the checksums of a content's blocks that are beside it, as text; empty without them. No file there
-// is taken for more than it says: whoever uses the text decodes it with checks.
-std::string read_blocks(int store, const std::string &name, std::uint64_t sequence) {
-    const base::Fd folder{openat(store, name.c_str(), folder_flags)};
-    const base::Fd file{
-        openat(folder.get(), blocks_name(sequence).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+// Returns the checksums of blocks that are in a file beside a content, as text; empty without them. No file
+// there is taken for more than it says: whoever uses the text decodes it with checks.
+std::string read_blocks(int folder, const char *name) {
+    const base::Fd file{openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
     constexpr std::uint64_t most = (most_blocks + 1) * sizeof(BlockSum);
     struct stat status{};
     if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -41,6 +39,16 @@ std::string read_blocks(int store, const std::string &name, std::uint64_t sequen
         text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
     };
     return read_all(file.get(), static_cast<std::uint64_t>(status.st_size), take) == 0 ? text : "";
+}
+
+// Writes such a file. Nobody relies on it, so a failure leaves none.
+void write_blocks(int folder, const char *name, const Blocks &blocks) {
+    const std::string text = encode_blocks(blocks);
+    (void)unlinkat(folder, name, 0);
+    const base::Fd file{openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    if (!file || write_all(file.get(), std::as_bytes(std::span{text}), 0) != 0) {
+        (void)unlinkat(folder, name, 0);
+    }
 }
 
 }  // namespace
@@ -83,7 +91,8 @@ std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) 
     if (!note || fstat(file->get(), &status) != 0 || std::cmp_not_equal(status.st_size, note->length)) {
         return std::nullopt;
     }
-    std::string text = read_blocks(store_.get(), name(), options_.newest);
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    std::string text = folder ? read_blocks(folder.get(), blocks_name(options_.newest).c_str()) : "";
     auto blocks = decode_blocks(text);
     if (!blocks || blocks->length != note->length || blocks->checksum() != note->checksum ||
         blocks_in(length, blocks->block_size) > most_blocks) {
@@ -106,6 +115,68 @@ std::string StoreUpload::begin_as_newest(std::uint64_t length) {
     }
     base_->is_cloned = ioctl(file_.get(), FICLONE, base_->file.get()) == 0;
     return std::move(base_->text);
+}
+
+// Returns nothing when the files of what is left do not fit each other. The bytes are verified when a block
+// is taken.
+std::optional<StoreUpload::Base> StoreUpload::open_partial(std::uint64_t length) const {
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    base::Fd file{folder ? openat(folder.get(), partial_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+                         : -1};
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+        return std::nullopt;
+    }
+    std::string text = read_blocks(folder.get(), partial_blocks_name);
+    auto blocks = decode_blocks(text);
+    if (!blocks || std::cmp_not_equal(status.st_size, blocks->length) ||
+        blocks_in(length, blocks->block_size) > most_blocks) {
+        return std::nullopt;
+    }
+    return Base{std::move(file), false, std::move(text), *std::move(blocks)};
+}
+
+std::string StoreUpload::resume(std::uint64_t length) {
+    if (summer_ || end_ != 0 || make_file() != 0) {
+        return {};
+    }
+    base_ = open_partial(length);
+    const std::size_t size = base_ ? base_->blocks.block_size : block_size_for(length);
+    if (size != 0) {
+        summer_.emplace(size);
+        may_resume_ = true;
+    }
+    return base_ ? std::move(base_->text) : "";
+}
+
+void StoreUpload::remove_partial(int folder) {
+    struct stat status{};
+    if (fstatat(folder, partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        unlinkat(folder, partial_name, 0) == 0) {
+        space_->give_back(static_cast<std::uint64_t>(status.st_size));
+    }
+    (void)unlinkat(folder, partial_blocks_name, 0);
+}
+
+// Leaves the whole blocks to the next push that may go on. Less than there was before is not left.
+void StoreUpload::leave_partial() {
+    const Blocks blocks = summer_->ended();
+    const bool is_less = has_passed_ && blocks.length <= base_->blocks.length;
+    if (error_ != 0 || blocks.length == 0 || is_less ||
+        ftruncate(file_.get(), static_cast<off_t>(blocks.length)) != 0) {
+        return;
+    }
+    (void)mkdirat(store_.get(), name().c_str(), 0700);
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    if (!folder) {
+        return;
+    }
+    const base::Lock lock{space_->partial_mutex};
+    remove_partial(folder.get());
+    if (give_name(file_.get(), folder.get(), partial_name) == 0) {
+        taken_ -= blocks.length;  // the store takes its bytes
+        write_blocks(folder.get(), partial_blocks_name, blocks);
+    }
 }
 
 // The file system may not be able to allocate. Then the bytes that do not fit tell of it. A file that has
@@ -209,6 +280,7 @@ int StoreUpload::pass_to(std::uint64_t offset) {
         found_.append(sum.checksum, size == block_size ? behind_block : Crc32c::Behind{size});
         summer_->add(sum, size);
         end_ += size;
+        has_passed_ = true;
     }
     return 0;
 }
@@ -310,19 +382,25 @@ Answer StoreUpload::roll_back(std::uint64_t sequence) {
 // Beside the checksums of contents that are gone, those of this one come, as far as they are known.
 void StoreUpload::retire() {
     if (!std::exchange(committed_, false)) {
+        if (std::exchange(may_resume_, false)) {
+            leave_partial();
+        }
         return;
     }
+    may_resume_ = false;
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    if (!folder) {
+        return;
+    }
     const std::string own = blocks_name(sequence());
     if (rolled_back_ != 0) {
         (void)linkat(folder.get(), blocks_name(rolled_back_).c_str(), folder.get(), own.c_str(), 0);
     } else if (summer_) {
-        const std::string text = encode_blocks(summer_->finish());
-        (void)unlinkat(folder.get(), own.c_str(), 0);
-        const base::Fd file{openat(folder.get(), own.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-        if (!file || write_all(file.get(), std::as_bytes(std::span{text}), 0) != 0) {
-            (void)unlinkat(folder.get(), own.c_str(), 0);
-        }
+        write_blocks(folder.get(), own.c_str(), summer_->finish());
+    }
+    {
+        const base::Lock lock{space_->partial_mutex};
+        remove_partial(folder.get());
     }
     for (const std::uint64_t sequence : gone_) {
         (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/mutex.hpp"
 #include "cli/checksum.hpp"
 #include "cli/protocol/blocks.hpp"
 #include "cli/protocol/note.hpp"
@@ -24,6 +25,7 @@ struct Space {
     std::uint64_t max_bytes = 0;
     std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
     std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
+    base::Mutex partial_mutex;                // of what pushes leave, and of its bytes in `used`
 
     // Takes as many more bytes, or returns false when there is no room for them.
     [[nodiscard]] bool take(std::uint64_t bytes);
@@ -57,6 +59,7 @@ public:
     [[nodiscard]] Tag newest_tag() const override { return options_.tagged.tag; }
 
     [[nodiscard]] std::string begin_as_newest(std::uint64_t length) override;
+    [[nodiscard]] std::string resume(std::uint64_t length) override;
     [[nodiscard]] Answer reserve(std::uint64_t length) override;
     [[nodiscard]] Answer store(std::uint64_t offset, std::span<const std::byte> first,
                                std::span<const std::byte> rest) override;
@@ -66,7 +69,7 @@ public:
     void retire() override;
 
 private:
-    // The content of which the new one has the blocks that do not come.
+    // The content, or what is left of a push, of which the new one has the blocks that do not come.
     struct Base {
         base::Fd file;
         bool is_cloned;  // the new file had all its bytes from the beginning
@@ -76,6 +79,9 @@ private:
 
     [[nodiscard]] int make_file();
     [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
+    [[nodiscard]] std::optional<Base> open_partial(std::uint64_t length) const;
+    void remove_partial(int folder) REQUIRES(space_->partial_mutex);
+    void leave_partial();
     [[nodiscard]] int add(std::span<const std::byte> bytes);
     [[nodiscard]] int pass_to(std::uint64_t offset);
     [[nodiscard]] int copy_block(std::size_t block, std::size_t size) const;
@@ -102,6 +108,8 @@ private:
     std::uint64_t inode_ = 0;
     std::uint64_t rolled_back_ = 0;  // the content that was committed again
     bool committed_ = false;
+    bool may_resume_ = false;          // after it was cut off
+    bool has_passed_ = false;          // it has blocks of its base
     std::vector<std::uint64_t> gone_;  // the contents whose files may go
 };
 

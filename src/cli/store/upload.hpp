@@ -50,6 +50,8 @@ public:
     // It returns the checksums of that one's blocks (cli/protocol/blocks), and empty text when all bytes must
     // come. Once, before any byte.
     [[nodiscard]] virtual std::string begin_as_newest(std::uint64_t) { return {}; }
+    // As begin_as_newest(), of what the last push that may go on has left. This one may go on too.
+    [[nodiscard]] virtual std::string resume(std::uint64_t) { return {}; }
     // Makes room for a content of this length, before its bytes come.
     [[nodiscard]] virtual Answer reserve(std::uint64_t length) = 0;
     // Takes the content's next bytes, which are in two pieces, from memory in which a client may write
@@ -63,7 +65,8 @@ public:
     [[nodiscard]] virtual Answer commit(const Request &request, const Who &who) = 0;
     // Verifies the content of this sequence, and commits it again.
     [[nodiscard]] virtual Answer roll_back(std::uint64_t sequence) = 0;
-    // Removes the files that a commit has made superfluous; the client has its answer by then.
+    // Removes the files that a commit has made superfluous; the client has its answer by then. Without a
+    // commit it leaves the bytes of a push that may go on.
     virtual void retire() {}
 
 private:

@@ -86,10 +86,10 @@ Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptio
     return {};
 }
 
-// Returns the checksums of the newest content's blocks, and has the new content begin as that one; nothing
-// when all bytes have to be sent.
-Outcome<std::optional<Blocks>> newest_blocks(Session &session, std::uint64_t length) {
-    const std::string text = TRY(session.look(length));
+// Returns the checksums of the blocks of the newest content, or of what an earlier push has left, and has the
+// new content begin as that; nothing when all bytes have to be sent.
+Outcome<std::optional<Blocks>> blocks_there(Session &session, std::uint64_t length, bool resume) {
+    const std::string text = TRY(session.look(length, resume ? look_to_resume : 0));
     if (text.empty()) {
         return std::nullopt;
     }
@@ -107,16 +107,16 @@ Outcome<Content> send(Session &session, Source &source, const PushOptions &optio
     if (source.size()) {
         TRY(check_size(source, *source.size(), options));
     }
-    std::optional<Blocks> newest;
-    if (options.incremental) {
-        newest = TRY(newest_blocks(session, *source.size()));
+    std::optional<Blocks> there;
+    if (options.incremental || options.resume) {
+        there = TRY(blocks_there(session, *source.size(), options.resume));
     }
     if (source.size()) {
         TRY(session.reserve(*source.size()));
     }
-    if (newest) {
+    if (there) {
         const auto wait = [&](std::uint64_t bytes) { return rate.wait(session, bytes); };
-        sent = TRY(send_changes(session, source, *newest, content, wait, !options.json));
+        sent = TRY(send_changes(session, source, *there, content, wait, !options.json));
     } else {
         TRY(send_content(session, source, content, rate, !options.json));
         sent = content.length;
@@ -379,6 +379,10 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
                       "Commit also when standard input, or the program, gave no bytes");
     command->add_flag("--incremental", options->incremental,
                       "Send only the blocks of the file that differ from the newest content");
+    command
+        ->add_flag("--resume", options->resume,
+                   "Go on where a push with this option was cut off, and leave the next one what has come")
+        ->excludes("--incremental");
     command->add_flag(
         "--run", options->runs,
         "The words behind this option are a program, whose output is committed if it ends with 0");
@@ -400,8 +404,8 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
             throw CLI::ValidationError("--if-sequence",
                                        "expected one server: each of several has its own sequences");
         }
-        if (options->incremental && (options->runs || options->file == "-")) {
-            throw CLI::ValidationError("--incremental",
+        if ((options->incremental || options->resume) && (options->runs || options->file == "-")) {
+            throw CLI::ValidationError(options->resume ? "--resume" : "--incremental",
                                        "expected a file, whose blocks can be compared first");
         }
     });

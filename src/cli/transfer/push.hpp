@@ -24,6 +24,7 @@ struct PushOptions : TransferOptions {
     bool allow_empty = false;
     bool runs = false;
     bool incremental = false;
+    bool resume = false;
 
     // Returns whether the content is one of a register: a single server may be all of it.
     [[nodiscard]] bool is_for_several() const { return addresses.size() > 1 || quorum || epoch; }

@@ -179,8 +179,8 @@ Outcome<Answer> Session::roll_back(std::uint64_t sequence) {
     return answer_;
 }
 
-Outcome<std::string> Session::look(std::uint64_t length) {
-    TRY(ask({.ask = Ask::Look, .length = length}));
+Outcome<std::string> Session::look(std::uint64_t length, std::uint64_t offset) {
+    TRY(ask({.ask = Ask::Look, .offset = offset, .length = length}));
     TRY(wait_for_all());
     const Answer made = answer_;
     if (made.verdict != Verdict::Done) {
@@ -336,7 +336,7 @@ Outcome<> Session::take_answer(std::size_t place) {
     }
     if (is_stored && answer->verdict == Verdict::Different) {
         return failed(
-            "{}: the server cannot build on its newest content (expected a push without --incremental)",
+            "{}: the server cannot build on what it has (expected a push without --incremental and --resume)",
             server_.name());
     }
     if (is_stored && answer->verdict != Verdict::Done) {

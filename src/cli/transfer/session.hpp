@@ -75,8 +75,9 @@ public:
     // Has the server commit an earlier content again, and waits for its answer.
     [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
-    // Has the server make a text (Ask::Look), and reads it. A push does it before anything else.
-    [[nodiscard]] Outcome<std::string> look(std::uint64_t length = 0);
+    // Has the server make a text (Ask::Look), and reads it. A push does it before anything else; its content
+    // has this length, and the offset may be look_to_resume.
+    [[nodiscard]] Outcome<std::string> look(std::uint64_t length = 0, std::uint64_t offset = 0);
 
     // Returns how long the server took to store each portion, until its answer came, in seconds.
     [[nodiscard]] const std::vector<double> &store_seconds() const { return store_seconds_; }

@@ -68,6 +68,9 @@ void a_block_may_be_added_by_its_sum(void **) {
     summer.update(bytes_of(content).first(cli::smallest_block));
     summer.add(whole.sums[1], cli::smallest_block);
     summer.update(bytes_of(content).subspan(2 * cli::smallest_block));
+    const cli::Blocks ended = summer.ended();
+    assert_int_equal(ended.length, 3 * cli::smallest_block);
+    assert_true(std::ranges::equal(ended.sums, std::span{whole.sums}.first(3)));
     const cli::Blocks &made = summer.finish();
     assert_int_equal(made.length, content.size());
     assert_true(made.sums == whole.sums);
