@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 #include "base/clock.hpp"
@@ -28,12 +29,26 @@ constinit std::atomic<MirrorDevice *> loaded{nullptr};
 // A peer that is stopped, or whose program is, does not answer. Then the process goes on.
 constexpr std::chrono::seconds waits_for_answers{1};
 
+// The name of the device. It is read at the start: nginx clears its environment, and others write their
+// titles there.
+struct Wanted {
+    char name[64] = "";
+
+    Wanted() {
+        if (const char *const given = secure_getenv("RPMA_CARRY_DEVICE"); given != nullptr) {
+            (void)std::snprintf(name, sizeof(name), "%s", given);
+        }
+    }
+} const wanted;
+
 bool told(std::uint32_t place, Mirror &mirror) {
-    return sockets.with_number(place, [&](int fd, Socket &socket) {
+    bool is_answered = true;
+    (void)sockets.with_number(place, [&](int fd, Socket &socket) {
         if (mirrors::of(socket) == &mirror) {
-            socket.answer(fd);
+            is_answered = socket.answer(fd);
         }
     });
+    return is_answered;
 }
 
 bool lost(std::uint32_t place, Mirror &mirror, bool is_last) {
@@ -63,8 +78,7 @@ MirrorDevice *load(const char *name) {
     // A fork calls the last one first: the device's hooks, which stop it, come behind.
     (void)pthread_atfork([] { mirrors::come_back(); }, nullptr, nullptr);
     using Begin = MirrorDevice *(const char *, const Answers *);
-    static constexpr Answers answers{
-        .told = [](std::uint32_t place, Mirror &mirror) { (void)told(place, mirror); }, .lost = lost};
+    static constexpr Answers answers{.told = told, .lost = lost};
     auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
     return begin != nullptr ? begin(name, &answers) : nullptr;
 }
@@ -84,10 +98,7 @@ const base::ForkHook mirrors_stay_with_parents{
 namespace mirrors {
 
 MirrorDevice *device() {
-    static MirrorDevice *const chosen = [] {
-        const char *const name = secure_getenv("RPMA_CARRY_DEVICE");
-        return name != nullptr && *name != '\0' ? load(name) : nullptr;
-    }();
+    static MirrorDevice *const chosen = wanted.name[0] != '\0' ? load(wanted.name) : nullptr;
     loaded = chosen;
     return chosen;
 }

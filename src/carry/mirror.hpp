@@ -46,6 +46,8 @@ public:
     [[nodiscard]] virtual bool has_settled_turn() = 0;
     // Nothing that either end pushes from here on arrives.
     [[nodiscard]] virtual bool is_lost() const = 0;
+    // The device has lost the peer, and what is pushed goes another way: the connection goes back to TCP.
+    [[nodiscard]] virtual bool wants_back() const = 0;
 };
 
 // A library that has an RDMA device. Connections are named by the place of their Socket.
@@ -72,9 +74,11 @@ public:
     virtual void forget_all_in_child() = 0;
 };
 
-// The agent calls these for a mirror: `answer` for a message, `lost` when the peer is lost.
+// The agent calls these for a mirror: `told` for a message, `lost` when the peer is lost. Neither waits for a
+// lock that a thread may hold while it waits for the agent.
 struct Answers {
-    void (*told)(std::uint32_t place, Mirror &mirror);
+    // Returns false when a thread of the program is sending. Then the agent calls again.
+    bool (*told)(std::uint32_t place, Mirror &mirror);
     // Returns whether the connection is settled. Otherwise the agent asks again, and says when it did so
     // often.
     bool (*lost)(std::uint32_t place, Mirror &mirror, bool is_last);

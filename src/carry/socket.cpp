@@ -844,16 +844,16 @@ std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int fla
 std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int flags) {
     const int here = waiting_bytes(fd, SIOCINQ);
     advance();
-    if (is_mirrored()) {
-        if (!is_mirror_lost()) {
-            (void)sched_yield();  // what explains them is on its way
-            return 0;
-        }
-        reset(fd);
+    if (is_mirrored() && !is_mirror_lost()) {
+        (void)sched_yield();  // what explains them is on its way
         return 0;
     }
     if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 ||
         in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst)) {
+        return 0;
+    }
+    if (is_mirrored()) {
+        reset(fd);
         return 0;
     }
     stay("bytes passed this library by");

@@ -155,8 +155,9 @@ public:
     [[nodiscard]] bool is_kernels(int fd);
 
     // ---- a link between two hosts (carry/mirror) ----
-    // The peer has sent a message: it sleeps, or leaves the link. Its agent's thread calls.
-    void answer(int fd);
+    // The peer has sent a message: it sleeps, or leaves the link. The agent's thread calls. Returns false
+    // when another thread is sending, which may wait for the agent.
+    [[nodiscard]] bool answer(int fd);
     // The device has lost the peer. Returns false while TCP may still say whether the peer has ended; with
     // is_last the connection is reset where bytes may be lost.
     [[nodiscard]] bool lost_mirror(int fd, bool is_last);

@@ -153,22 +153,31 @@ void Socket::wake_before_leaving() {
 
 // The agent of this end runs it when the peer's program is about to sleep, or leaves. The peer's copy of the
 // sleepers is in this end's copy before its message, and this end has put what it has put: rule 3.
-void Socket::answer(int fd) {
+bool Socket::answer(int fd) {
     if (!is_linked()) {
-        return;
+        return true;
     }
     const Inside inside{*this};
-    const Section section{locks().out};
-    if (!is_mirrored() || link()->state != Link::Open) {
-        return;
+    const TrySection section{locks().out};
+    if (!section) {
+        return false;
+    }
+    const Mirror *const mirror = mirrors::of(*this);
+    if (!is_mirrored() || mirror == nullptr || link()->state != Link::Open) {
+        return true;
     }
     if (is_in_ring(out_.turn) && to_peer().taken != out_.put) {
         ring_doorbell(fd);
     }
-    if ((link()->leaves[1 - side_] != 0 || to_peer().refuses != 0) && has_settled_turn()) {
+    const bool leaves_first = mirror->wants_back() && link()->leaves[side_] == 0;
+    if ((leaves_first || link()->leaves[1 - side_] != 0 || to_peer().refuses != 0) && has_settled_turn()) {
         leave_ring();
         out_.stays_in_tcp = true;
     }
+    if (leaves_first && !is_in_ring(out_.turn)) {
+        leave();
+    }
+    return true;
 }
 
 void Socket::ask_back() {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,14 +17,17 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "carry_device/copy.hpp"
+#include "carry_device/spares.hpp"
 
 namespace carry_device {
 
@@ -51,8 +55,10 @@ struct One {
     Endpoint endpoint;
     std::atomic<State> state = State::Begins;  // the agent's, but for Taken
     std::atomic<bool> is_forgotten = false;
+    bool owes_answer = false;  // to a message
     bool lost_is_settled = false;
     base::Clock::time_point until;  // of the state
+    Attempt attempt;                // when the device has lost the peer
 };
 
 std::string text_of(const in6_addr &address) {
@@ -78,7 +84,7 @@ bool is_at(const sockaddr_storage &name, const in6_addr &address) {
 std::string port_of(const Copy &copy) {
     constexpr std::uint64_t first = 20480;
     constexpr std::uint64_t end = 32768;
-    return std::to_string(first + copy.name()[0] % (end - first));
+    return std::to_string(first + copy.name() % (end - first));
 }
 
 class Agent {
@@ -139,6 +145,7 @@ public:
         }
         wake();
     }
+    void close_in_child() { spares_.close_in_child(); }
     void drain() {
         for (const auto until = base::Clock::now() + waits_for_quiet; base::Clock::now() < until;) {
             {
@@ -162,6 +169,9 @@ private:
     }
 
     void run() {
+        if (!spares_.listens(events_)) {
+            BASE_LOG(Info, "no TCP port is left to replace a device that has lost the peer");
+        }
         for (;;) {
             epoll_event events[64];
             const int count = epoll_wait(events_, events, 64, waits_ ? 1 : -1);
@@ -172,6 +182,7 @@ private:
                     serve(*static_cast<One *>(events[i].data.ptr));
                 }
             }
+            spares_.serve([this](const Greeting &greeting, Watched fd) { greeted(greeting, std::move(fd)); });
             look_at_all();
         }
     }
@@ -189,6 +200,8 @@ private:
         for (One *const one : all) {
             advance(*one);
             if (one->state == One::State::Over) {
+                unwatch_conn(*one);
+                end_listening(*one);
                 std::list<One> over;  // ends without the lock
                 const std::lock_guard lock{mutex_};
                 if (const auto known = looked_for_.find(one->place);
@@ -211,7 +224,7 @@ private:
                 break;
             case State::Listens:
             case State::Connects:
-                if (one.is_forgotten || one.copy->is_lost()) {
+                if (one.is_forgotten || one.copy->has_lost_device()) {
                     one.state = State::Over;
                 }
                 break;
@@ -221,15 +234,18 @@ private:
                     enter(one, State::Retires, waits_for_quiet);
                     waits_ = true;
                 } else {
+                    serve_lost_device(one);
+                    serve_spare(one);
                     serve_lost(one);
                     waits_ = one.copy->catches_up() || waits_;
-                    if (one.copy->settles_late() && one.state == State::Taken) {
-                        answers_.told(one.place, *one.copy);
-                    }
-                    waits_ = one.copy->awaits_turn() || waits_;
+                    one.owes_answer = one.copy->settles_late() || one.owes_answer;
+                    answer(one);
+                    waits_ = one.copy->awaits_turn() || one.owes_answer || waits_;
                 }
                 break;
             case State::Retires:
+                serve_lost_device(one);
+                serve_spare(one);
                 if (one.copy->is_quiet() || base::Clock::now() > one.until) {
                     (void)rpma_conn_disconnect(one.copy->conn());
                     enter(one, State::Disconnects, waits_for_quiet);
@@ -237,7 +253,7 @@ private:
                 waits_ = true;
                 break;
             case State::Disconnects:
-                if (one.copy->is_lost() || base::Clock::now() > one.until) {
+                if (one.copy->has_lost_device() || base::Clock::now() > one.until) {
                     one.state = State::Over;
                 }
                 waits_ = true;
@@ -253,12 +269,114 @@ private:
         one.until = base::Clock::now() + time;
     }
 
+    void answer(One &one) const {
+        if (one.owes_answer && one.state == One::State::Taken) {
+            one.owes_answer = !answers_.told(one.place, *one.copy);
+        }
+    }
+
+    // The device has lost the peer. Where a thread of the program has the link, its agent and this one meet
+    // by TCP.
+    void serve_lost_device(One &one) {
+        if (!one.copy->has_lost_device() || one.copy->is_lost() || one.copy->has_spare()) {
+            return;
+        }
+        const bool is_used = one.state == One::State::Taken || one.state == One::State::Retires;
+        if (one.copy->conn() != nullptr) {
+            leave_device(one);
+        }
+        if (!is_used || one.copy->link().closed[1 - one.connection.side] != 0) {
+            one.copy->loses();
+            return;
+        }
+        switch (one.attempt.advance(events_, one.connection, one.copy->name(), one.copy->peers_spare())) {
+            case Attempt::Result::Goes:
+                go_on(one, one.attempt.take());
+                break;
+            case Attempt::Result::Fails:
+                one.copy->loses();
+                break;
+            case Attempt::Result::Later:
+                break;
+        }
+        waits_ = true;
+    }
+
+    void leave_device(One &one) {
+        unwatch_conn(one);
+        (void)rpma_conn_disconnect(one.copy->conn());
+        one.copy->leaves_device();
+    }
+
+    // A forked child may have the descriptors for longer.
+    void unwatch_conn(const One &one) const {
+        int fd = -1;
+        if (one.copy->conn() != nullptr && rpma_conn_get_event_fd(one.copy->conn(), &fd) == 0) {
+            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        }
+        if (one.copy->receive_queue() != nullptr && rpma_cq_get_fd(one.copy->receive_queue(), &fd) == 0) {
+            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        }
+    }
+    void end_listening(One &one) const {
+        if (int fd = -1; one.endpoint != nullptr && rpma_ep_get_fd(one.endpoint.get(), &fd) == 0) {
+            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        }
+        one.endpoint.reset();
+    }
+
+    void serve_spare(One &one) {
+        if (one.copy->has_spare() && one.copy->hears()) {
+            one.owes_answer = true;
+            one.copy->push();
+        }
+    }
+
+    void go_on(One &one, Watched fd) {
+        BASE_LOG(Info, "the RDMA device has lost a peer; its connection goes back to TCP");
+        one.copy->goes_on(std::move(fd));
+        one.owes_answer = true;
+    }
+
+    // The agent of a peer has come. Who does not know the key is nobody's peer.
+    void greeted(const Greeting &greeting, Watched fd) {
+        One *const one = one_of(greeting);
+        const bool comes_itself = one != nullptr && one->connection.side == 1 && one->attempt.is_under_way();
+        const Reply reply = one == nullptr || one->copy->has_spare() ? Reply::Refused
+                            : comes_itself                           ? Reply::Comes
+                                                                     : Reply::Taken;
+        if (send(fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply) || reply != Reply::Taken) {
+            return;
+        }
+        if (one->copy->conn() != nullptr) {
+            leave_device(*one);
+        }
+        one->attempt.end();
+        go_on(*one, std::move(fd));
+    }
+
+    // A link that the program has not taken has no bytes, and gets none from here on.
+    [[nodiscard]] One *one_of(const Greeting &greeting) {
+        const std::lock_guard lock{mutex_};
+        const auto one = std::ranges::find_if(all_, [&](const One &other) {
+            return greeting.mark == carry::Link::mark && greeting.name == other.copy->name() &&
+                   greeting.side == 1 - other.connection.side && greeting.key == other.copy->own_spare().key;
+        });
+        if (one == all_.end() || one->copy->is_lost()) {
+            return nullptr;
+        }
+        if (one->state != One::State::Taken && one->state != One::State::Retires) {
+            one->copy->loses();
+            return nullptr;
+        }
+        return &*one;
+    }
+
     void serve_lost(One &one) {
         if (!one.copy->is_lost() || one.lost_is_settled || one.state != One::State::Taken) {
             return;
         }
         if (one.until == base::Clock::time_point{}) {
-            (void)rpma_conn_disconnect(one.copy->conn());
             one.until = base::Clock::now() + waits_for_end;
         }
         one.lost_is_settled = answers_.lost(one.place, *one.copy, base::Clock::now() > one.until);
@@ -299,6 +417,7 @@ private:
     bool begins(One &one) {
         const carry::Connection &connection = one.connection;
         rpma_peer *const peer = peer_at(text_of(connection.ends[connection.side].address));
+        one.copy->announces(spares_.announce());
         if (peer == nullptr || !one.copy->enters(peer)) {
             return false;
         }
@@ -334,24 +453,24 @@ private:
     void serve(One &one) {
         if (one.state == One::State::Listens && one.copy->conn() == nullptr) {
             if (!accepts(one)) {
-                one.copy->loses();
+                one.copy->loses_device();
             }
             return;
         }
-        if (one.copy->conn() == nullptr) {
-            return;
-        }
-        rpma_conn_event event = RPMA_CONN_UNDEFINED;
-        while (rpma_conn_next_event(one.copy->conn(), &event) == 0) {
-            if (event != RPMA_CONN_ESTABLISHED || !established(one)) {
-                one.copy->loses();
+        if (one.copy->conn() != nullptr) {
+            rpma_conn_event event = RPMA_CONN_UNDEFINED;
+            while (rpma_conn_next_event(one.copy->conn(), &event) == 0) {
+                if (event != RPMA_CONN_ESTABLISHED || !established(one)) {
+                    one.copy->loses_device();
+                }
             }
-        }
-        while (rpma_cq_wait(one.copy->receive_queue()) == 0) {
+            while (rpma_cq_wait(one.copy->receive_queue()) == 0) {
+            }
         }
         if (one.copy->hears()) {
-            if (one.state == One::State::Taken && !one.is_forgotten) {
-                answers_.told(one.place, *one.copy);
+            one.owes_answer = true;
+            if (!one.is_forgotten) {
+                answer(one);
             }
             one.copy->push();
         }
@@ -387,7 +506,7 @@ private:
         if (!one.copy->begins()) {
             return false;
         }
-        one.endpoint.reset();
+        end_listening(one);
         enter(one, One::State::Found, {});
         one.until = {};
         return true;
@@ -399,6 +518,7 @@ private:
     int bell_ = -1;
     bool waits_ = false;
     std::map<ibv_context *, rpma_peer *> peers_;
+    Spares spares_;
     std::mutex mutex_;
     std::list<One> all_;
     std::map<std::uint32_t, One *> looked_for_;
@@ -411,13 +531,13 @@ public:
 
     void look_for(std::uint32_t place, const carry::Connection &connection) override {
         if (agent_ == nullptr) {
-            auto *const made = new Agent{kind_, answers_};
+            auto made = std::make_unique<Agent>(kind_, answers_);
             if (!made->begin()) {
                 BASE_LOG(Error,
                          "connections stay in TCP: there is no thread, or no descriptor, for the device");
                 return;
             }
-            agent_ = made;
+            agent_ = made.release();
         }
         agent_->look_for(place, connection);
     }
@@ -442,7 +562,12 @@ public:
             agent_->drain();
         }
     }
-    void forget_all_in_child() override { agent_ = nullptr; }
+    void forget_all_in_child() override {
+        if (agent_ != nullptr) {
+            agent_->close_in_child();
+        }
+        agent_ = nullptr;
+    }
 
 private:
     const rpma_device_kind kind_;

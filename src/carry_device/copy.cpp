@@ -9,8 +9,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
+#include <utility>
 
 #include "base/clock.hpp"
+#include "carry/shake.hpp"
 
 namespace carry_device {
 
@@ -26,7 +29,8 @@ std::uint64_t mixed(std::uint64_t value) {
 }
 
 // The two hosts have other cookies of their network namespaces, so these are no part of the name.
-std::uint64_t name_of(const carry::Connection &connection, std::uint64_t hash) {
+std::uint64_t name_of(const carry::Connection &connection) {
+    std::uint64_t hash = 1;
     std::array<std::uint64_t, sizeof(connection.ends) / 8> words;
     std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
     for (const std::uint64_t word : words) {
@@ -99,10 +103,7 @@ private:
 };
 
 Copy::Copy(std::uint32_t place, const carry::Connection &connection, int agents_bell)
-    : place_{place},
-      side_{connection.side},
-      agents_bell_{agents_bell},
-      name_{name_of(connection, 1), name_of(connection, 2)} {
+    : place_{place}, side_{connection.side}, agents_bell_{agents_bell}, name_{name_of(connection)} {
     void *const memory =
         mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     link_ = memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
@@ -123,8 +124,8 @@ Copy::~Copy() {
 }
 
 bool Copy::enters(rpma_peer *peer) {
-    constexpr int usage = RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_READ_SRC |
-                          RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
+    constexpr int usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST |
+                          RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
     rpma_mr_local *memory = nullptr;
     if (link_ == nullptr || rpma_mr_reg(peer, link_, sizeof(Link), usage, &memory) != 0) {
         return false;
@@ -135,7 +136,9 @@ bool Copy::enters(rpma_peer *peer) {
 
 Hello Copy::hello() const {
     Hello hello;
-    std::ranges::copy(name_, hello.name);
+    hello.name = name_;
+    hello.port = own_spare_.port;
+    hello.key = own_spare_.key;
     hello.side = static_cast<std::uint8_t>(side_);
     std::size_t size = 0;
     if (rpma_mr_get_descriptor_size(memory_.get(), &size) == 0 && size <= sizeof(hello.descriptor)) {
@@ -146,7 +149,13 @@ Hello Copy::hello() const {
 }
 
 bool Copy::connects(Request request) {
+    // A message has no bytes, but siw refuses a receive that has no room.
     std::array<rpma_recv_op, receives> all{};
+    all.fill({.op_context = nullptr,
+              .local = memory_.get(),
+              .offset = offsetof(Link, marked),
+              .len = 1,
+              .reserved = 0});
     if (rpma_conn_req_recv_many(request.get(), all.data(), all.size(), nullptr) != 0) {
         return false;
     }
@@ -170,12 +179,13 @@ bool Copy::takes_hello(const rpma_conn_private_data &data) {
     std::memcpy(&theirs, data.ptr, sizeof(theirs));
     rpma_mr_remote *memory = nullptr;
     std::size_t size = 0;
-    if (theirs.mark != Link::mark || !std::ranges::equal(theirs.name, name_) || theirs.side != 1 - side_ ||
+    if (theirs.mark != Hello{}.mark || theirs.name != name_ || theirs.side != 1 - side_ ||
         theirs.size > sizeof(theirs.descriptor) ||
         rpma_mr_remote_from_descriptor(theirs.descriptor, theirs.size, &memory) != 0) {
         return false;
     }
     peers_.reset(memory);
+    peers_spare_ = {.key = theirs.key, .port = theirs.port};
     return rpma_mr_remote_get_size(memory, &size) == 0 && size == sizeof(Link);
 }
 
@@ -192,13 +202,19 @@ bool Copy::begins() {
 }
 
 bool Copy::hears() {
+    if (has_lost_device()) {
+        const std::lock_guard lock{mutex_};
+        collect();
+        return std::exchange(has_message_, false);
+    }
     bool any = false;
     std::array<ibv_wc, 16> got;
     int count = 0;
     while (rpma_cq_get_wc(receive_queue_, static_cast<int>(got.size()), got.data(), &count) == 0) {
         for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
-            if (one.status != IBV_WC_SUCCESS || rpma_recv(conn_.get(), nullptr, 0, 0, nullptr) != 0) {
-                loses();
+            if (one.status != IBV_WC_SUCCESS ||
+                rpma_recv(conn_.get(), memory_.get(), offsetof(Link, marked), 1, nullptr) != 0) {
+                loses_device();
                 return true;
             }
             link_->directions[1 - side_].heard.fetch_add(1);
@@ -208,16 +224,61 @@ bool Copy::hears() {
     return any;
 }
 
+void Copy::loses_device() {
+    if (!has_lost_device_.exchange(true)) {
+        wake_agent();
+    }
+}
+
+// The device's objects close descriptors, for which the program's library takes locks of its own. A thread
+// that has one of those may push.
+void Copy::leaves_device() {
+    LocalMemory memory;
+    RemoteMemory peers;
+    Conn conn;  // ends first
+    {
+        const std::lock_guard lock{mutex_};
+        has_lost_device_ = true;
+        conn = std::move(conn_);
+        peers = std::move(peers_);
+        memory = std::move(memory_);
+        queue_ = receive_queue_ = nullptr;
+        open_ = unasked_ = 0;
+    }
+}
+
+// A write that the device has not placed is repeated: the bytes that the peer is not known to have taken, and
+// all words. What it has placed already is the same.
+void Copy::goes_on(Watched fd) {
+    const std::lock_guard lock{mutex_};
+    spare_ = std::make_unique<Spare>(std::move(fd), *link_);
+    pushed_ = {};
+    pushed_.put = link_->directions[side_].taken.load();
+    owes_message_ = true;
+    wants_back_ = true;
+    has_message_ = true;
+    push_all();
+}
+
+bool Copy::has_spare() {
+    const std::lock_guard lock{mutex_};
+    return spare_ != nullptr;
+}
+
 void Copy::loses() {
+    has_lost_device_ = true;
     is_lost_.store(true, std::memory_order_release);
 }
 
 bool Copy::catches_up() {
     const std::lock_guard lock{mutex_};
+    if (spare_ != nullptr && !is_lost() && !spare_->is_quiet()) {
+        collect();
+    }
     if (is_late_ || owes_message_) {
         push_all();
     }
-    return (is_late_ || owes_message_) && !is_lost();
+    return (is_late_ || owes_message_ || (spare_ != nullptr && !spare_->is_quiet())) && !is_lost();
 }
 
 bool Copy::is_quiet() {
@@ -226,8 +287,11 @@ bool Copy::is_quiet() {
     if (is_late_) {
         push_all();
     }
+    if (is_lost() || is_late_) {
+        return is_lost();
+    }
     // A request without a completion is over when a later one is.
-    return is_lost() || (!is_late_ && open_ == unasked_);
+    return spare_ != nullptr ? spare_->is_quiet() : !has_lost_device() && open_ == unasked_;
 }
 
 void Copy::push() {
@@ -247,7 +311,7 @@ void Copy::push_and_tell() {
 // The agent of the peer takes as many messages as it has posted receives for.
 bool Copy::may_tell() const {
     constexpr std::uint32_t most = receives - 4;
-    return told_ - link_->directions[side_].heard.load() < most;
+    return spare_ != nullptr || told_ - link_->directions[side_].heard.load() < most;
 }
 
 bool Copy::settles_turn() {
@@ -261,6 +325,16 @@ bool Copy::settles_turn() {
             }
             push_all();
         }
+        wait_for_peer();
+    }
+}
+
+// A device answers in microseconds. The agents take longer to find each other.
+void Copy::wait_for_peer() const {
+    if (has_lost_device()) {
+        constexpr timespec some{.tv_sec = 0, .tv_nsec = 100'000};
+        (void)nanosleep(&some, nullptr);
+    } else {
         (void)sched_yield();
     }
 }
@@ -272,8 +346,8 @@ bool Copy::has_settled_turn() {
             const std::lock_guard lock{mutex_};
             const std::uint32_t turn = link_->directions[side_].turn.load();
             collect();
-            if (is_lost() || turn % 2 == 0 || settled_ == turn) {
-                return true;
+            if (turn % 2 == 0 || settled_ == turn || is_lost()) {
+                return !is_lost();
             }
             if (base::Clock::now() > until) {
                 awaits_turn_ = true;
@@ -307,13 +381,26 @@ void Copy::wake_agent() const {
 }
 
 void Copy::collect() {
+    if (spare_ != nullptr && !is_lost()) {
+        if (!spare_->moves()) {
+            loses();
+            wake_agent();
+        }
+        if (spare_->settled_turn() == link_->directions[side_].turn.load()) {
+            settled_ = spare_->settled_turn();
+        }
+        if (spare_->takes_message()) {
+            has_message_ = true;
+            wake_agent();
+        }
+    }
     std::array<ibv_wc, 16> got;
     int count = 0;
-    while (queue_ != nullptr && open_ != 0 &&
+    while (queue_ != nullptr && !has_lost_device() && open_ != 0 &&
            rpma_cq_get_wc(queue_, static_cast<int>(got.size()), got.data(), &count) == 0) {
         for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
             if (one.status != IBV_WC_SUCCESS) {
-                loses();
+                loses_device();
                 return;
             }
             open_ -= static_cast<std::uint32_t>(one.wr_id);
@@ -336,6 +423,49 @@ void Copy::add_ring(Batch &batch, std::uint64_t put) const {
     }
 }
 
+bool Copy::has_room() const {
+    return spare_ != nullptr ? !spare_->is_full() : sends - open_ >= Batch::most;
+}
+
+bool Copy::post(Batch &batch, std::uint32_t turn, bool settles, bool tells) {
+    const std::span<rpma_op> all = batch.operations();
+    if (all.empty()) {
+        return true;
+    }
+    const auto count = static_cast<std::uint32_t>(all.size());
+    // With a message behind it the flush has a completion too: only that says which turn is settled.
+    rpma_op &last = all.back();
+    if (settles && tells) {
+        rpma_op &flush = all[all.size() - 2];
+        flush.flags = RPMA_F_COMPLETION_ALWAYS;
+        flush.op_context = reinterpret_cast<void *>(context_of(unasked_ + count - 1, turn));
+        last.flags = RPMA_F_COMPLETION_ALWAYS;
+        last.op_context = reinterpret_cast<void *>(context_of(1, 0));
+    } else {
+        last.flags = RPMA_F_COMPLETION_ALWAYS;
+        last.op_context = reinterpret_cast<void *>(context_of(unasked_ + count, settles ? turn : 0));
+    }
+    std::size_t posted = 0;
+    const bool is_posted = rpma_post(conn_.get(), all.data(), all.size(), &posted) == 0;
+    open_ += static_cast<std::uint32_t>(posted);
+    unasked_ = is_posted ? 0 : unasked_ + static_cast<std::uint32_t>(posted);
+    return is_posted;
+}
+
+void Copy::send(Batch &batch, std::uint32_t turn) {
+    for (const rpma_op &op : batch.operations()) {
+        if (op.type == RPMA_OP_FLUSH) {
+            spare_->flush(turn);
+        } else if (op.type == RPMA_OP_SEND) {
+            spare_->tell();
+        } else {
+            const void *const own = reinterpret_cast<const std::byte *>(link_) + op.local_offset;
+            spare_->write(op.remote_offset, op.bytes != nullptr ? op.bytes : own, op.len);
+        }
+    }
+    collect();
+}
+
 // The order is that in which the peer has to see it: the bytes, where their turn begins, the turn, and then
 // that there are more bytes; last that this end leaves or ends. `put` is read before the turn: so the turn is
 // never older.
@@ -343,10 +473,10 @@ void Copy::push_all() {
     if (open_ > sends / 2) {
         collect();
     }
-    if (is_lost() || conn_ == nullptr || peers_ == nullptr) {
+    if (is_lost() || (spare_ == nullptr && (has_lost_device() || conn_ == nullptr || peers_ == nullptr))) {
         return;
     }
-    if (sends - open_ < Batch::most) {
+    if (!has_room()) {
         if (!is_late_) {
             is_late_ = true;
             wake_agent();
@@ -357,26 +487,31 @@ void Copy::push_all() {
     Batch batch{*this};
     const Direction &own = link_->directions[side_];
     const Direction &peers = link_->directions[1 - side_];
+    const bool is_all = !pushed_.any;
     Pushed now = pushed_;
     now.put = own.put.load();
     now.doorbells = own.doorbells.load();
     now.turn = own.turn.load();
-    if (!pushed_.any) {
+    if (is_all && spare_ == nullptr) {
         pushed_.put = now.put;
     }
     if (now.put - pushed_.put <= Direction::ring_bytes) {
         add_ring(batch, now.put);
     }
     bool settles = false;
-    if (!pushed_.any || now.turn != pushed_.turn) {
-        const std::uint32_t first = pushed_.any && now.turn - pushed_.turn < 4 ? pushed_.turn + 1 : now.turn;
+    if (is_all || now.turn != pushed_.turn) {
+        // The peer reads one of the last two turns, or this one.
+        constexpr std::uint32_t ahead = 2;
+        const std::uint32_t first = !is_all && now.turn - pushed_.turn < 4 ? pushed_.turn + 1
+                                    : spare_ != nullptr                    ? std::max(now.turn, ahead) - ahead
+                                                                           : now.turn;
         for (std::uint32_t turn = first; turn != now.turn + 1; ++turn) {
             batch.write_from(&own.turns[turn % Direction::most_turns], sizeof(carry::Turn));
         }
         batch.write(&own.turn, &now.turn, sizeof(now.turn));
         settles = now.turn % 2 != 0;
     }
-    if (!pushed_.any || now.put != pushed_.put || now.doorbells != pushed_.doorbells) {
+    if (is_all || now.put != pushed_.put || now.doorbells != pushed_.doorbells) {
         struct {
             std::uint64_t put, origin;
             std::int64_t filled_at;
@@ -399,14 +534,14 @@ void Copy::push_all() {
                      .heard = peers.heard.load()};
     static_assert(offsetof(Direction, heard) - offsetof(Direction, taken) == 24);
     std::memcpy(now.receiver.data(), &receiver, now.receiver.size());
-    if (now.receiver != pushed_.receiver) {
+    if (is_all || now.receiver != pushed_.receiver) {
         batch.write(&peers.taken, now.receiver.data(), now.receiver.size());
     }
     const std::atomic<std::uint32_t> *const words[] = {&link_->state, &link_->leaves[side_],
                                                        &link_->closed[side_], &link_->ends[side_]};
     for (std::size_t i = 0; i < now.words.size(); ++i) {
         now.words[i] = words[i]->load();
-        if (now.words[i] != pushed_.words[i]) {
+        if (is_all || now.words[i] != pushed_.words[i]) {
             batch.write(words[i], &now.words[i], sizeof(now.words[i]));
         }
     }
@@ -417,30 +552,11 @@ void Copy::push_all() {
         batch.send();
     }
     now.any = true;
-    const std::span<rpma_op> all = batch.operations();
-    std::size_t posted = 0;
-    bool is_posted = true;
-    if (!all.empty()) {
-        const auto count = static_cast<std::uint32_t>(all.size());
-        // With a message behind it the flush has a completion too: only that says which turn is settled.
-        rpma_op &last = all.back();
-        if (settles && tells) {
-            rpma_op &flush = all[all.size() - 2];
-            flush.flags = RPMA_F_COMPLETION_ALWAYS;
-            flush.op_context = reinterpret_cast<void *>(context_of(unasked_ + count - 1, now.turn));
-            last.flags = RPMA_F_COMPLETION_ALWAYS;
-            last.op_context = reinterpret_cast<void *>(context_of(1, 0));
-        } else {
-            last.flags = RPMA_F_COMPLETION_ALWAYS;
-            last.op_context = reinterpret_cast<void *>(context_of(unasked_ + count, settles ? now.turn : 0));
-        }
-        is_posted = rpma_post(conn_.get(), all.data(), all.size(), &posted) == 0;
-        open_ += static_cast<std::uint32_t>(posted);
-        unasked_ = is_posted ? 0 : unasked_ + static_cast<std::uint32_t>(posted);
-        if (!is_posted) {
-            loses();  // the queue had room
-            return;
-        }
+    if (spare_ != nullptr) {
+        send(batch, now.turn);
+    } else if (carry::Shake::loses(++pushes_) || !post(batch, now.turn, settles, tells)) {
+        loses_device();  // the queue had room
+        return;
     }
     told_ += tells ? 1 : 0;
     owes_message_ = owes_message_ && !tells;

@@ -15,6 +15,7 @@
 
 #include "carry/link.hpp"
 #include "carry/mirror.hpp"
+#include "carry_device/spare.hpp"
 
 namespace carry_device {
 
@@ -34,11 +35,13 @@ using Configuration = std::unique_ptr<rpma_conn_cfg, Ends<rpma_conn_cfg_delete>>
 // The private data, by which an end says who it is. It has the same bytes on every machine that has the same
 // Link.
 struct Hello {
-    std::uint64_t mark = carry::Link::mark;
-    std::uint64_t name[2]{};  // of the connection
-    std::uint8_t side = 0;    // of the end that says it
-    std::uint8_t size = 0;    // of the descriptor
-    char descriptor[30]{};    // of the copy
+    std::uint32_t mark = static_cast<std::uint32_t>(carry::Link::mark);
+    std::uint16_t port = 0;  // of the spare
+    std::uint8_t side = 0;   // of the end that says it
+    std::uint8_t size = 0;   // of the descriptor
+    std::uint64_t name = 0;  // of the connection
+    std::uint64_t key = 0;   // of the spare
+    char descriptor[30]{};   // of the copy
 };
 static_assert(sizeof(Hello) == 56);  // the least that a device takes
 
@@ -51,6 +54,8 @@ public:
     ~Copy() override;
 
     // ---- the agent ----
+    // Where this end's agent is found when the device has lost the peer.
+    void announces(const SparePort &spare) { own_spare_ = spare; }
     // Makes the memory known to the device. Returns false when the device refuses it.
     [[nodiscard]] bool enters(rpma_peer *peer);
     [[nodiscard]] Hello hello() const;
@@ -63,6 +68,15 @@ public:
     [[nodiscard]] rpma_cq *receive_queue() const { return receive_queue_; }
     // Takes the messages that have come. Returns whether any has.
     [[nodiscard]] bool hears();
+    // The device has lost the peer.
+    void loses_device();
+    [[nodiscard]] bool has_lost_device() const { return has_lost_device_.load(std::memory_order_acquire); }
+    // From here on the device writes nothing to this end's copy.
+    void leaves_device();
+    // What the peer's copy may lack follows by the connection.
+    void goes_on(Watched fd);
+    [[nodiscard]] bool has_spare();
+    // There is no other way to the peer either.
     void loses();
     // Pushes what had no room. Returns whether something is left.
     [[nodiscard]] bool catches_up();
@@ -73,7 +87,9 @@ public:
     [[nodiscard]] bool is_quiet();
 
     [[nodiscard]] std::uint32_t place() const { return place_; }
-    [[nodiscard]] const std::uint64_t *name() const { return name_.data(); }
+    [[nodiscard]] std::uint64_t name() const { return name_; }
+    [[nodiscard]] const SparePort &own_spare() const { return own_spare_; }
+    [[nodiscard]] const SparePort &peers_spare() const { return peers_spare_; }
 
     // ---- carry::Mirror ----
     [[nodiscard]] carry::Link &link() override { return *link_; }
@@ -82,6 +98,7 @@ public:
     bool settles_turn() override;
     [[nodiscard]] bool has_settled_turn() override;
     [[nodiscard]] bool is_lost() const override { return is_lost_.load(std::memory_order_acquire); }
+    [[nodiscard]] bool wants_back() const override { return wants_back_.load(std::memory_order_acquire); }
 
 private:
     // The peer's copy has this, or will have it by what is posted.
@@ -96,14 +113,20 @@ private:
     class Batch;
     void push_all();
     void add_ring(Batch &batch, std::uint64_t put) const;
+    [[nodiscard]] bool post(Batch &batch, std::uint32_t turn, bool settles, bool tells);
+    void send(Batch &batch, std::uint32_t turn);
     void collect();
+    [[nodiscard]] bool has_room() const;
     [[nodiscard]] bool may_tell() const;
+    void wait_for_peer() const;
     void wake_agent() const;
 
     const std::uint32_t place_;
     const std::uint32_t side_;
     const int agents_bell_;
-    std::array<std::uint64_t, 2> name_;
+    const std::uint64_t name_;
+    SparePort own_spare_;
+    SparePort peers_spare_;
     carry::Link *link_;
     LocalMemory memory_;
     RemoteMemory peers_;
@@ -116,9 +139,14 @@ private:
     std::uint32_t unasked_ = 0;  // posted since the last one with a completion
     std::uint32_t settled_ = 0;  // the last turn in the ring that the peer's copy is known to have
     std::uint32_t told_ = 0;     // messages
+    std::uint64_t pushes_ = 0;   // by the device
     bool awaits_turn_ = false;   // the agent tells when it is settled
     bool is_late_ = false;       // something found no room
     bool owes_message_ = false;  // to the peer's agent
+    std::unique_ptr<Spare> spare_;
+    bool has_message_ = false;  // of the spare connection
+    std::atomic<bool> has_lost_device_{false};
+    std::atomic<bool> wants_back_{false};
     std::atomic<bool> is_lost_{false};
 };
 

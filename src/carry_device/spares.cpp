@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_device/spares: the port of a process, and the connections to those of others.
+#include "carry_device/spares.hpp"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/address.hpp"
+#include "carry/high_number.hpp"
+
+namespace carry_device {
+
+namespace {
+
+constexpr int socket_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+// A peer that said it would come is asked again after this time: it may have failed meanwhile.
+constexpr std::chrono::seconds asks_again{1};
+
+struct Name {
+    sockaddr_storage address{};
+    socklen_t length = 0;
+};
+
+Name name_of(const carry::Connection::End &end, std::uint16_t port) {
+    Name name;
+    const auto number = htons(port);
+    if (IN6_IS_ADDR_V4MAPPED(&end.address)) {
+        auto &four = reinterpret_cast<sockaddr_in &>(name.address);
+        four.sin_family = AF_INET;
+        four.sin_port = number;
+        std::memcpy(&four.sin_addr, &end.address.s6_addr[12], sizeof(four.sin_addr));
+        name.length = sizeof(four);
+    } else {
+        auto &six = reinterpret_cast<sockaddr_in6 &>(name.address);
+        six.sin6_family = AF_INET6;
+        six.sin6_port = number;
+        six.sin6_addr = end.address;
+        six.sin6_scope_id = end.scope;
+        name.length = sizeof(six);
+    }
+    return name;
+}
+
+// For each address of this host, or for those of IPv4 where there is no IPv6.
+base::Fd listener() {
+    carry::Connection::End any;
+    for (const int family : {AF_INET6, AF_INET}) {
+        base::Fd fd{carry::high_number(socket(family, socket_flags, 0))};
+        if (family == AF_INET) {
+            any.address.s6_addr[10] = any.address.s6_addr[11] = 0xff;
+        }
+        const Name name = name_of(any, 0);
+        if (constexpr int off = 0;
+            fd &&
+            (family == AF_INET || setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0) &&
+            bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address), name.length) == 0 &&
+            listen(fd.get(), SOMAXCONN) == 0) {
+            return fd;
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+bool Spares::listens(int events) {
+    events_ = events;
+    listener_ = Watched{events, listener()};
+    sockaddr_storage own{};
+    socklen_t length = sizeof(own);
+    if (!listener_ || getsockname(listener_.get(), reinterpret_cast<sockaddr *>(&own), &length) != 0) {
+        return false;
+    }
+    port_ = static_cast<std::uint16_t>(base::port_of(own));
+    return true;
+}
+
+SparePort Spares::announce() const {
+    SparePort spare{.key = 0, .port = port_};
+    if (getrandom(&spare.key, sizeof(spare.key), 0) != sizeof(spare.key)) {
+        spare.port = 0;
+    }
+    return spare;
+}
+
+// Who has not greeted makes room for others.
+void Spares::accept_all() {
+    for (;;) {
+        base::Fd fd{listener_ ? accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)
+                              : -1};
+        if (!fd) {
+            return;
+        }
+        all_.push_back({.fd = Watched{events_, base::Fd{carry::high_number(fd.release())}}, .greeting = {}});
+        if (all_.size() > most) {
+            all_.pop_front();
+        }
+    }
+}
+
+bool Spares::reads(Incoming &one) {
+    auto *const bytes = reinterpret_cast<std::byte *>(&one.greeting);
+    const ssize_t more = recv(one.fd.get(), bytes + one.got, sizeof(one.greeting) - one.got, 0);
+    if (more <= 0) {
+        if (more == 0 || (errno != EAGAIN && errno != EINTR)) {
+            one.fd.reset();
+        }
+        return false;
+    }
+    one.got += static_cast<std::size_t>(more);
+    return one.got == sizeof(one.greeting);
+}
+
+Attempt::Result Attempt::advance(int events, const carry::Connection &connection, std::uint64_t name,
+                                 const SparePort &peers) {
+    if (state_ == State::Waits && base::Clock::now() > until_) {
+        state_ = State::None;
+    }
+    if (state_ == State::None) {
+        if (!connects(events, connection, peers.port)) {
+            return Result::Fails;
+        }
+        state_ = State::Connects;
+    }
+    if (state_ == State::Connects) {
+        pollfd one{.fd = fd_.get(), .events = POLLOUT, .revents = 0};
+        if (poll(&one, 1, 0) == 0) {
+            return Result::Later;
+        }
+        if (!greets({.name = name, .key = peers.key, .side = connection.side})) {
+            return Result::Fails;
+        }
+        state_ = State::Asks;
+    }
+    return state_ == State::Asks ? hears() : Result::Later;
+}
+
+bool Attempt::connects(int events, const carry::Connection &connection, std::uint16_t port) {
+    const Name own = name_of(connection.ends[connection.side], 0);
+    const Name peers = name_of(connection.ends[1 - connection.side], port);
+    constexpr int on = 1;
+    fd_ = Watched{events, base::Fd{carry::high_number(socket(own.address.ss_family, socket_flags, 0))}};
+    return port != 0 && fd_ &&
+           setsockopt(fd_.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on)) == 0 &&
+           bind(fd_.get(), reinterpret_cast<const sockaddr *>(&own.address), own.length) == 0 &&
+           (connect(fd_.get(), reinterpret_cast<const sockaddr *>(&peers.address), peers.length) == 0 ||
+            errno == EINPROGRESS);
+}
+
+// A new connection has room for the few bytes.
+bool Attempt::greets(const Greeting &greeting) const {
+    int error = 0;
+    socklen_t length = sizeof(error);
+    return getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0 &&
+           send(fd_.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) == sizeof(greeting);
+}
+
+Attempt::Result Attempt::hears() {
+    auto reply = Reply::Refused;
+    const ssize_t bytes = recv(fd_.get(), &reply, sizeof(reply), 0);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return Result::Later;
+    }
+    if (bytes == sizeof(reply) && reply == Reply::Taken) {
+        return Result::Goes;
+    }
+    if (bytes == sizeof(reply) && reply == Reply::Comes) {
+        fd_.reset();
+        state_ = State::Waits;
+        until_ = base::Clock::now() + asks_again;
+        return Result::Later;
+    }
+    return Result::Fails;
+}
+
+}  // namespace carry_device

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_device/spares: how the agents of a connection's two ends meet by TCP when the device has lost the
+// peer. Each process has one port for all its connections; the ends have told each other theirs, and a key,
+// over the device.
+//
+// An end that has lost its device connects to the other one's port, and greets with that end's key. Both may
+// do so at once. Then the connection of side 1 counts, and side 0 waits for it:
+//
+//      side 0 ── greets ──►  has not begun: Taken, this connection is it
+//                            has begun:     Comes, side 0 waits for the other's
+//      side 1 ── greets ──►  Taken
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "carry/link.hpp"
+#include "carry_device/spare.hpp"
+#include "carry_device/watched.hpp"
+
+namespace carry_device {
+
+struct Greeting {
+    std::uint64_t mark = carry::Link::mark;
+    std::uint64_t name = 0;  // of the connection
+    std::uint64_t key = 0;   // of the end that is greeted
+    std::uint32_t side = 0;  // of the end that greets
+    std::uint32_t unused = 0;
+};
+
+enum class Reply : std::uint8_t { Refused, Taken, Comes };
+
+// The process's port, and who has come there.
+class Spares {
+public:
+    // events: an epoll set of the agent's, which wakes it. Returns false when there is no port.
+    [[nodiscard]] bool listens(int events);
+    // Returns the port, and a new key.
+    [[nodiscard]] SparePort announce() const;
+    // Calls greeted(greeting, its connection) for each greeting that has come. It answers.
+    template <typename Greeted>
+    void serve(Greeted greeted) {
+        accept_all();
+        for (auto one = all_.begin(); one != all_.end();) {
+            const auto next = std::next(one);
+            if (reads(*one)) {
+                greeted(one->greeting, std::move(one->fd));
+            }
+            if (!one->fd) {
+                all_.erase(one);
+            }
+            one = next;
+        }
+    }
+    // In a forked child: whoever greets its parent must not wait for this process.
+    void close_in_child() { listener_.close_in_child(); }
+
+private:
+    static constexpr std::size_t most = 64;  // that have not greeted
+
+    struct Incoming {
+        Watched fd;
+        Greeting greeting;
+        std::size_t got = 0;  // bytes of it
+    };
+    void accept_all();
+    [[nodiscard]] static bool reads(Incoming &one);
+
+    int events_ = -1;
+    Watched listener_;
+    std::uint16_t port_ = 0;
+    std::list<Incoming> all_;
+};
+
+// One end's way to the other. The agent calls.
+class Attempt {
+public:
+    enum class Result { Later, Goes, Fails };
+
+    // Does what can be done without a wait.
+    [[nodiscard]] Result advance(int events, const carry::Connection &connection, std::uint64_t name,
+                                 const SparePort &peers);
+    [[nodiscard]] bool is_under_way() const { return state_ != State::None; }
+    [[nodiscard]] Watched take() { return std::move(fd_); }
+    // The peer has come.
+    void end() { fd_.reset(); }
+
+private:
+    enum class State { None, Connects, Asks, Waits };
+    [[nodiscard]] bool connects(int events, const carry::Connection &connection, std::uint16_t port);
+    [[nodiscard]] bool greets(const Greeting &greeting) const;
+    [[nodiscard]] Result hears();
+
+    State state_ = State::None;
+    Watched fd_;
+    base::Clock::time_point until_;  // of Waits
+};
+
+}  // namespace carry_device

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// carry_device/spares: tests how two agents meet at a port, and who comes there besides.
+#include "carry_device/spares.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "../base/check.hpp"
+
+namespace {
+
+using carry_device::Attempt;
+using carry_device::Greeting;
+using carry_device::Reply;
+using carry_device::SparePort;
+using carry_device::Spares;
+using carry_device::Watched;
+
+constexpr std::uint64_t name = 0x1234;
+
+struct Port {
+    base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
+    Spares spares;
+    SparePort own;
+    std::size_t greetings = 0;
+
+    Port() {
+        assert_true(spares.listens(events.get()));
+        own = spares.announce();
+        assert_true(own.port != 0 && own.key != 0);
+        assert_true(own.key != spares.announce().key);
+    }
+    void serve(Reply reply) {
+        spares.serve([&](const Greeting &greeting, Watched fd) {
+            greetings += greeting.key == own.key && greeting.name == name && greeting.side == 1 ? 1 : 0;
+            assert_int_equal(send(fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL), 1);
+        });
+    }
+};
+
+// Both addresses are 127.0.0.1.
+carry::Connection connection() {
+    carry::Connection one;
+    for (auto &end : one.ends) {
+        end.address.s6_addr[10] = end.address.s6_addr[11] = 0xff;
+        end.address.s6_addr[12] = 127;
+        end.address.s6_addr[15] = 1;
+    }
+    one.side = 1;
+    return one;
+}
+
+Attempt::Result meet(Port &port, Reply reply) {
+    const base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
+    Attempt attempt;
+    auto result = Attempt::Result::Later;
+    while (result == Attempt::Result::Later && port.greetings == 0) {
+        result = attempt.advance(events.get(), connection(), name, port.own);
+        port.serve(reply);
+    }
+    assert_int_equal(port.greetings, 1);
+    while (reply != Reply::Comes && result == Attempt::Result::Later) {
+        result = attempt.advance(events.get(), connection(), name, port.own);
+    }
+    assert_true(attempt.is_under_way());
+    return result;
+}
+
+void who_is_taken_goes_on(void **) {
+    Port port;
+    assert_true(meet(port, Reply::Taken) == Attempt::Result::Goes);
+}
+
+void who_is_refused_fails(void **) {
+    Port port;
+    assert_true(meet(port, Reply::Refused) == Attempt::Result::Fails);
+}
+
+void who_is_told_to_wait_waits(void **) {
+    Port port;
+    assert_true(meet(port, Reply::Comes) == Attempt::Result::Later);
+}
+
+void nobody_at_the_port_fails(void **) {
+    const base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
+    SparePort gone;
+    {
+        const Port port;
+        gone = port.own;
+    }
+    for (const SparePort &peer : {gone, SparePort{}}) {
+        Attempt attempt;
+        auto result = Attempt::Result::Later;
+        while (result == Attempt::Result::Later) {
+            result = attempt.advance(events.get(), connection(), name, peer);
+        }
+        assert_true(result == Attempt::Result::Fails);
+    }
+}
+
+base::Fd stranger(std::uint16_t port) {
+    base::Fd fd{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    const sockaddr_in to{.sin_family = AF_INET,
+                         .sin_port = htons(port),
+                         .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)},
+                         .sin_zero = {}};
+    assert_int_equal(connect(fd.get(), reinterpret_cast<const sockaddr *>(&to), sizeof(to)), 0);
+    return fd;
+}
+
+// The first of many that say nothing are closed, and who greets is served.
+void strangers_that_say_nothing_make_room(void **) {
+    Port port;
+    std::list<base::Fd> strangers;
+    for (int i = 0; i < 80; ++i) {
+        strangers.push_back(stranger(port.own.port));
+        assert_int_equal(send(strangers.back().get(), "hello", 5, MSG_NOSIGNAL), 5);
+        port.serve(Reply::Taken);
+    }
+    assert_int_equal(port.greetings, 0);
+    pollfd first{.fd = strangers.front().get(), .events = POLLRDHUP, .revents = 0};
+    assert_int_equal(poll(&first, 1, -1), 1);
+    pollfd last{.fd = strangers.back().get(), .events = POLLRDHUP, .revents = 0};
+    assert_int_equal(poll(&last, 1, 0), 0);
+    assert_true(meet(port, Reply::Taken) == Attempt::Result::Goes);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_taken_goes_on),
+        cmocka_unit_test(who_is_refused_fails),
+        cmocka_unit_test(who_is_told_to_wait_waits),
+        cmocka_unit_test(nobody_at_the_port_fails),
+        cmocka_unit_test(strangers_that_say_nothing_make_room),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
