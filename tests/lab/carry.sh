@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Run as root inside the kernel lab's guest: Redis and nginx, unmodified, as TCP connections between two addresses, whose bytes go
+# over the kernel's device that serves these.
+#   carry.sh BUILD-FOLDER DEVICE ADDRESS
+nginx=$(command -v nginx || echo /usr/sbin/nginx)
+. "$(dirname "$0")/../compat/sockets.bash" "$(realpath "$1")/bin/rpma" redis-server redis-cli "$nginx" curl
+device=$2 address=$3
+interface=net_${device%0}
+# Clients of the first address have the second one from here on.
+second=${address%.*}.9
+ip address add "$second/24" dev "$interface"
+ip route replace local "$address" dev "$interface" table local proto kernel scope host src "$second"
+export RPMA_CARRY_DEVICE=kernel RPMA_CARRY_AFTER=1
+over_rsockets=(timeout 300 "$rpma" run --sockets --stats --device memory)
+# went_over FILE: the process that wrote the file had bytes over the device, in both directions.
+went_over() {
+    grep -Eq 'bytes received, [1-9][0-9]* of them over memory, [0-9]+ sent, [1-9][0-9]* of them over memory' "$1" ||
+        die "$1: nothing went over $device: $(tail -n 3 "$1")"
+}
+
+# Both ends meet while the client's commands go to and fro: the device looks in the background.
+serve redis redis-server --bind "$address" --port "$port" --protected-mode no --save '' --dir "$work"
+value=$(head -c 3000 /dev/urandom | base64 -w0)
+for ((i = 0; i < 200; i++)); do printf 'set key%s %s\nget key%s\n' $i "$i$value" $i; done >commands
+for ((i = 0; i < 200; i++)); do printf 'OK\n%s\n' "$i$value"; done >expected
+{ cat commands && echo 'shutdown nosave'; } | carry redis-cli -h "$address" -p "$port" >answered 2>client.out ||
+    die "redis-cli failed"
+ended redis
+head -n 400 answered | cmp - expected || die "Redis has another value"
+went_over redis.out
+went_over client.out
+echo "redis over $device: ok"
+
+# One connection has many requests.
+port=$(free_port)
+mkdir www
+head -c 100K /dev/urandom >www/file
+cat >nginx.conf <<END
+daemon off;
+master_process off;
+pid $work/nginx.pid;
+error_log $work/nginx.log;
+events { worker_connections 64; }
+http {
+    access_log off;
+    sendfile off;
+    keepalive_requests 1000;
+    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server { listen $address:$port; root $work/www; }
+}
+END
+serve nginx "$nginx" -e "$work/nginx.log" -c "$work/nginx.conf"
+# The client takes the next file when the one before is there.
+for ((i = 0; i < 40; i++)); do printf 'url = "http://%s:%s/file"\noutput = "got.%s"\n' "$address" "$port" $i; done >urls
+carry curl -sS --config urls 2>curl.out || die "curl failed"
+for ((i = 0; i < 40; i++)); do cmp "got.$i" www/file || die "a file changed"; done
+stop nginx QUIT
+grep -q 'bytes received, [1-9][0-9]* of them over memory' curl.out || die "nginx sent nothing over $device"
+echo "nginx over $device: ok"
