@@ -39,7 +39,7 @@ struct Wanted {
             (void)std::snprintf(name, sizeof(name), "%s", given);
         }
     }
-} const wanted;
+} const wanted_device;
 
 bool told(std::uint32_t place, Mirror &mirror) {
     bool is_answered = true;
@@ -98,7 +98,7 @@ const base::ForkHook mirrors_stay_with_parents{
 namespace mirrors {
 
 MirrorDevice *device() {
-    static MirrorDevice *const chosen = wanted.name[0] != '\0' ? load(wanted.name) : nullptr;
+    static MirrorDevice *const chosen = wanted_device.name[0] != '\0' ? load(wanted_device.name) : nullptr;
     loaded = chosen;
     return chosen;
 }
