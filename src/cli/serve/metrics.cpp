@@ -216,8 +216,12 @@ Outcome<> Metrics::listen(const std::string &address) {
                       given.host);
     }
     const std::string place = TRY(free_place(given));
+    // A connection that asks for nothing keeps a thread for so long: by default two keep all threads for 30
+    // s.
+    const std::vector<std::string> options{"listening_ports",    place, "num_threads", "16",
+                                           "request_timeout_ms", "1000"};
     try {
-        parts_->exposer = std::make_unique<prometheus::Exposer>(place);
+        parts_->exposer = std::make_unique<prometheus::Exposer>(options);
     } catch (const std::exception &error) {
         return failed("--metrics {}: cannot listen: {}", address, error.what());
     }
