@@ -19,15 +19,31 @@ went_over() {
         die "$1: nothing went over $device: $(tail -n 3 "$1")"
 }
 
-# Both ends meet while the client's commands go to and fro: the device looks in the background.
+# goes_over: `rpma sockets` lists a connection that is over the device.
+goes_over() { "$rpma" sockets --json | grep -q '"link": *"memory"'; }
+
+# Both ends meet in the background, while the client's commands go to and fro. The commands go on until they have met.
 serve redis redis-server --bind "$address" --port "$port" --protected-mode no --save '' --dir "$work"
 value=$(head -c 3000 /dev/urandom | base64 -w0)
 for ((i = 0; i < 200; i++)); do printf 'set key%s %s\nget key%s\n' $i "$i$value" $i; done >commands
 for ((i = 0; i < 200; i++)); do printf 'OK\n%s\n' "$i$value"; done >expected
-{ cat commands && echo 'shutdown nosave'; } | carry redis-cli -h "$address" -p "$port" >answered 2>client.out ||
-    die "redis-cli failed"
+mkfifo asked
+carry redis-cli -h "$address" -p "$port" <asked >answered 2>client.out &
+client=$!
+background+=($client)
+exec {asks}>asked
+rounds=1
+cat commands >&$asks
+until goes_over || [ $rounds = 50 ]; do
+    cat commands >&$asks
+    rounds=$((rounds + 1))
+done
+{ cat commands && echo 'shutdown nosave'; } >&$asks
+exec {asks}>&-
+wait $client || die "redis-cli failed"
 ended redis
-head -n 400 answered | cmp - expected || die "Redis has another value"
+for ((i = 0; i <= rounds; i++)); do cat expected; done | cmp -n "$(((rounds + 1) * $(stat -c %s expected)))" answered - ||
+    die "Redis has another value"
 went_over redis.out
 went_over client.out
 echo "redis over $device: ok"
@@ -53,9 +69,9 @@ http {
 END
 serve nginx "$nginx" -e "$work/nginx.log" -c "$work/nginx.conf"
 # The client takes the next file when the one before is there.
-for ((i = 0; i < 40; i++)); do printf 'url = "http://%s:%s/file"\noutput = "got.%s"\n' "$address" "$port" $i; done >urls
+for ((i = 0; i < 60; i++)); do printf 'url = "http://%s:%s/file"\noutput = "got.%s"\n' "$address" "$port" $i; done >urls
 carry curl -sS --config urls 2>curl.out || die "curl failed"
-for ((i = 0; i < 40; i++)); do cmp "got.$i" www/file || die "a file changed"; done
+for ((i = 0; i < 60; i++)); do cmp "got.$i" www/file || die "a file changed"; done
 stop nginx QUIT
 grep -q 'bytes received, [1-9][0-9]* of them over memory' curl.out || die "nginx sent nothing over $device"
 echo "nginx over $device: ok"
