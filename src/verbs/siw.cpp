@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "verbs/siw.hpp"
 
-#include <cerrno>
 #include <cstdint>
 #include <set>
 
 #include "base/fork.hpp"
 #include "base/lock.hpp"
+#include "base/log.hpp"
 #include "base/mutex.hpp"
 
 namespace verbs::siw {
@@ -27,34 +27,27 @@ std::set<ibv_context *> &covered() REQUIRES(lock_of_covered) {
 
 const base::HeldWhileForking<lock_of_covered> covered_survives_forks{base::ForkLevel::Verbs};
 
-// Returns 0 or an errno value.
-int cover_refused_offset(ibv_context *context) {
+// Without the cover the queues of the program work up to that offset.
+void cover_refused_offset(ibv_context *context) {
     const base::Lock lock{lock_of_covered};
-    if (covered().contains(context)) {
-        return 0;
+    if (!covered().insert(context).second) {
+        return;
     }
     ibv_device_attr attributes{};
-    if (const int error = ibv_query_device(context, &attributes); error != 0) {
-        return error;
+    if (ibv_query_device(context, &attributes) == 0 && attributes.vendor_id == vendor &&
+        ibv_create_cq(context, entries_to_refused_offset + 1, nullptr, nullptr, 0) == nullptr) {
+        BASE_LOG(Warning,
+                 "%s: no queue covers an offset that siw's driver takes for a failure, so the device makes "
+                 "few queues",
+                 ibv_get_device_name(context->device));
     }
-    if (attributes.vendor_id == vendor) {
-        errno = ENOMEM;  // the driver may say nothing
-        if (ibv_create_cq(context, entries_to_refused_offset + 1, nullptr, nullptr, 0) == nullptr) {
-            return errno;
-        }
-    }
-    covered().insert(context);
-    return 0;
 }
 
 }  // namespace
 
 ibv_cq *create_cq(ibv_context *context, int cqe, void *cq_context, ibv_comp_channel *channel,
                   int comp_vector) {
-    if (const int error = cover_refused_offset(context); error != 0) {
-        errno = error;
-        return nullptr;
-    }
+    cover_refused_offset(context);
     return ibv_create_cq(context, cqe, cq_context, channel, comp_vector);
 }
 

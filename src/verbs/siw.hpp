@@ -10,8 +10,8 @@ namespace verbs::siw {
 // The driver takes the offset 0x90000 for a failure of the kernel: it destroys the queue that begins there,
 // and returns NULL without an errno. The next queue begins there again, and so on. Therefore the first
 // completion queue on such a device comes with one that covers the offset and lasts as long as the device is
-// open (1 MiB of the kernel's memory). The device must not be closed and opened again; librdmacm keeps those
-// that it opens.
+// open (1 MiB of the kernel's memory). A device that is closed and opened again may get no new cover;
+// librdmacm keeps those that it opens while they exist.
 ibv_cq *create_cq(ibv_context *context, int cqe, void *cq_context, ibv_comp_channel *channel,
                   int comp_vector);
 
