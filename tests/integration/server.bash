@@ -54,16 +54,19 @@ make_keys() {
 }
 
 # start_server STORE [OPTION...]: returns when it listens; sets server (pid), port and address. Its output goes on to
-# server.out and server.err. There is no port 0 in librpma's API, so ports are tried.
+# server.out and server.err. There is no port 0 in librpma's API, so ports are tried. METRICS in an option is an address with
+# a port that is tried too, which is then in metrics_port.
 start_server() {
     local try out line path=$1
+    shift
     [[ $path = /* ]] || path=${RPMA_STORE_FOLDER:-.}/$path
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
+        metrics_port=$(shuf -i 20000-31999 -n 1)
         rm -f server.fifo
         mkfifo server.fifo
-        "$rpma" serve --store "$path" --listen "$address" "${@:2}" >server.fifo 2>server.err &
+        "$rpma" serve --store "$path" --listen "$address" "${@//METRICS/127.0.0.1:$metrics_port}" >server.fifo 2>server.err &
         server=$!
         exec {out}<server.fifo
         : >server.out

@@ -3,16 +3,25 @@
 # Storage fails once during a push: on its bytes, on its file, or on the name that it gets. The pusher is told what
 # happened, nobody sees what is not durable, and a device that has failed takes no push until the server is started again.
 # A full one takes the next. The first argument is an rpma with storage that fails on purpose (failing_storage.cpp).
+agent=$(realpath "$(dirname "$0")/../../src/cli/serve/rpma-serve.ocf")
 . "$(dirname "$0")/server.bash"
 export RPMA_TEST_FAILURE=$work/failure RPMA_TEST_NO_FILE=$work/no_file RPMA_TEST_NO_REGION=$work/no_region RPMA_TEST_SLOW=$work/slow
+
+# monitor: Pacemaker's agent looks at the server of the folder `store`.
+monitor() {
+    echo "$server" >rpma-serve-default.pid
+    HA_RSCTMP=$work OCF_RESKEY_rpma=$rpma OCF_RESKEY_store=$work/store OCF_RESKEY_listen=$address \
+        bounded "$agent" monitor >stdout 2>stderr
+}
 
 head -c 300000 /dev/urandom >first
 head -c 200000 /dev/urandom >second
 after=([1]='nothing was committed' [2]='nothing was committed' [3]='the server has the old content or the new')
 for call in 1 2 3; do
     rm -rf store
-    start_server store
+    start_server "$work/store"
     push first
+    monitor || die "the monitor of good storage"
     echo "$call 5" >failure
     refused 'the server could not make the' "$rpma" push second "$address"
     grep -qF "durable: Input/output error; ${after[call]}" stderr || die "failure at $call: expected ${after[call]}"
@@ -22,6 +31,10 @@ for call in 1 2 3; do
     refused_with 6 'Input/output error; it takes no push until it is started again' "$rpma" push second "$address"
     refused_with 6 'it takes no push until it is started again' "$rpma" push second "$address/other"
     refused_with 6 'failed: Input/output error' "$rpma" status "$address"
+    code=0
+    monitor || code=$?
+    [ $code -eq 1 ] || die "the monitor of storage that failed ended with $code, expected 1"
+    grep -q 'ocf-exit-reason:.*failed: Input/output error' stderr || die "expected the reason"
     pulled first
     [ "$(grep -c '^committed' server.out)" -eq 1 ] || die "a commit was announced: $(cat server.out)"
     stop_server
@@ -116,6 +129,8 @@ stop_server
 # A look at the files of one name is slow: a list waits for it, and nobody else does. A status tells what is known.
 start_server store
 push first "$address/slow"
+push first "$address/hurt"
+python3 -c 'import os; os.removexattr("store/hurt/1", "user.rpma")'
 mkfifo slow_name
 export RPMA_TEST_SLOW_NAME=$work/slow_name
 stop_server
@@ -126,11 +141,15 @@ mkfifo slow_name
 lister=$!
 helpers+=($lister)
 exec {disk}>slow_name
-refused_with 6 'storage has not told for 1 seconds which contents are good' "$rpma" status "$address"
-grep -q '^holds *3 names' stdout || die "the status: $(cat stdout)"
+refused_with 6 'hurt: content 1 ' "$rpma" status "$address"
+grep -q '^holds *4 names' stdout && grep -q '^room *unknown$' stdout || die "the status: $(cat stdout)"
 push second "$address/other"
 pulled second "$address/other"
 bounded "$rpma" list "$address/other" >stdout 2>stderr || die "a list of another name"
+refused_with 6 'hurt: content 1 ' "$rpma" status --json "$address"
+for told in '"free_bytes":null' '"kind":"damaged"' '"kind":"slow"' 'storage has not told for 5 seconds which contents are good'; do
+    grep -qF "$told" stdout || die "expected $told: $(cat stdout)"
+done
 kill -0 $lister || die "the list did not wait: $(cat listed)"
 rm slow_name
 exec {disk}>&-
@@ -184,8 +203,7 @@ stop_server
 # A client leaves while its commit is under way: no other push of the name has its sequence.
 export RPMA_TEST_SLOW_SYNC=$work/slow_sync
 rm -rf store
-metrics=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-start_server store --push-lease 3 --metrics "127.0.0.1:$metrics"
+start_server "$work/store" --push-lease 3 --metrics METRICS
 unset RPMA_TEST_SLOW_SYNC
 mkfifo slow_sync
 "$rpma" push first "$address" >stdout 2>stderr &
@@ -205,12 +223,17 @@ done
 refused_with 6 'storage has not done what a push' "$rpma" status --json "$address"
 grep -q '"commits":\[{"host":"127.0.0.1","identity":null,"left":true,"name":"default","seconds":[0-9]*}\]' stdout || die "JSON: $(cat stdout)"
 bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
-exec {http}<>"/dev/tcp/127.0.0.1/$metrics"
+# Pacemaker starts no server again amid a commit.
+monitor || die "the monitor of slow storage: $(cat stderr)"
+exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
 printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
 grep -q '^rpma_oldest_commit_seconds [1-9]' <&"$http" || die "no metric of the commit"
 exec {http}>&-
 rm slow_sync
 exec {disk}>&-
+until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done # the commit ends
+stop_server
+start_server store
 push second
 pulled second
 bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
@@ -234,7 +257,9 @@ done
 rm slow_file
 exec {disk}>&-
 wait $pusher || true # its lease may have ended
+until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done # the storage is well again
+stop_server
+start_server store
 push first
 pulled first
-bounded "$rpma" status "$address" >stdout 2>stderr || die "the storage is well again"
 stop_server

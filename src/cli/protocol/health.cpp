@@ -36,6 +36,8 @@ public:
         }
         return *this;
     }
+    // Returns whether there is such a member, which servers of some versions do not send.
+    [[nodiscard]] bool has(const char *name) const { return good_ && object_.contains(name); }
     // Calls `take_one` for each element, which returns whether it is good.
     template <typename TakeOne>
     Members &take_all(const char *name, TakeOne take_one) {
@@ -90,7 +92,9 @@ std::string encode_health(const Health &health) {
     object["contents"] = health.contents;
     object["bytes"] = health.bytes;
     object["capacity"] = health.capacity;
-    object["free_bytes"] = health.free_bytes;
+    // Older clients expect a number.
+    object["free_bytes"] = health.free_bytes.value_or(0);
+    object["room_known"] = health.free_bytes.has_value();
     object["clients"] = health.clients;
     object["pushes"] = json::array();
     for (const Pushing &push : health.pushes) {
@@ -117,6 +121,8 @@ Outcome<Health> decode_health(std::string_view text) {
     const json object = json::parse(text, nullptr, false);
     Health health;
     std::string last;
+    std::uint64_t free_bytes = 0;
+    bool room_known = true;
     const auto take_one_push = [&](const json &one) {
         Members members{one};
         return static_cast<bool>(take_push(members, health.pushes.emplace_back()));
@@ -136,22 +142,30 @@ Outcome<Health> decode_health(std::string_view text) {
         health.reasons.push_back(std::move(reason));
         return good;
     };
-    const bool good{Members{object}
-                        .take("version", health.version)
-                        .take("uptime_seconds", health.uptime_seconds)
-                        .take("memory", health.memory)
-                        .take("durable", health.durable)
-                        .take("names", health.names)
-                        .take("contents", health.contents)
-                        .take("bytes", health.bytes)
-                        .take("capacity", health.capacity)
-                        .take("free_bytes", health.free_bytes)
-                        .take("clients", health.clients)
-                        .take_all("pushes", take_one_push)
-                        .take_all("commits", take_commit)
-                        .take("last", last)
-                        .take_all("reasons", take_reason)};
-    const auto commits = good ? decode_list(last) : failed("{}", "");
+    Members members{object};
+    members.take("version", health.version)
+        .take("uptime_seconds", health.uptime_seconds)
+        .take("memory", health.memory)
+        .take("durable", health.durable)
+        .take("names", health.names)
+        .take("contents", health.contents)
+        .take("bytes", health.bytes)
+        .take("capacity", health.capacity)
+        .take("free_bytes", free_bytes)
+        .take("clients", health.clients)
+        .take_all("pushes", take_one_push)
+        .take("last", last)
+        .take_all("reasons", take_reason);
+    if (members.has("commits")) {
+        members.take_all("commits", take_commit);
+    }
+    if (members.has("room_known")) {
+        members.take("room_known", room_known);
+    }
+    if (room_known) {
+        health.free_bytes = free_bytes;
+    }
+    const auto commits = members ? decode_list(last) : failed("{}", "");
     if (!commits || commits->size() != 1) {
         return failed("sent a status that this rpma does not know");
     }

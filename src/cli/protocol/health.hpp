@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,7 @@ namespace cli {
 
 // Why the server would not take a push, or a newest content is not good.
 struct Reason {
-    std::string kind;  // deleted, truncated, damaged, store, storage or room
+    std::string kind;  // deleted, truncated, damaged, store, storage, slow or room
     std::string name;  // of the content; empty when it concerns all
     std::uint64_t sequence = 0;
     std::string text;
@@ -45,7 +46,7 @@ struct Health {
     std::uint64_t contents = 0;
     std::uint64_t bytes = 0;  // of contents, and of pushes that are under way
     std::uint64_t capacity = 0;
-    std::uint64_t free_bytes = 0;  // for the next push
+    std::optional<std::uint64_t> free_bytes;  // for the next push; none when storage has not told it
     std::uint64_t clients = 0;
     std::vector<Pushing> pushes;
     std::vector<Committing> commits;

@@ -214,7 +214,7 @@ void Server::tell_of_storage(Health &health) const {
                          errno_text(storage_error_))});
     }
     if (const auto oldest = storage_.oldest(); oldest && Clock::now() - oldest->since >= limits_.push_lease) {
-        health.reasons.push_back({"storage", oldest->name, 0,
+        health.reasons.push_back({"slow", oldest->name, 0,
                                   fmt::format("storage has not done what a push from {} asked for, for {} "
                                               "seconds",
                                               oldest->who.text(), seconds_since(oldest->since))});

@@ -28,7 +28,7 @@ constexpr std::size_t last_answer_offset = answers_offset + most_requests * size
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
 // A client that asks for the status waits so long for a look at the files.
-constexpr auto longest_look = std::chrono::seconds{1};
+constexpr auto longest_look = std::chrono::seconds{5};
 // A client with more completions than these waits until the others have had their turn.
 constexpr int polls_in_turn = 2;
 
@@ -483,7 +483,7 @@ void Server::answer_without_look(int fd) {
     Health told = health();
     store_.tell_known(told);
     told.reasons.push_back(
-        {"storage",
+        {"slow",
          {},
          0,
          fmt::format(

@@ -336,16 +336,20 @@ void Store::take_fault(const Listed &content) {
              content.fault.empty() ? "is good again" : content.fault.c_str());
 }
 
-// Returns the fault of a content's file, without a look at its bytes; empty without one.
-Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
+Store::Fault Store::known_fault_of(const std::string &name, std::uint64_t sequence,
+                                   const Entry &entry) const {
     if (!entry.damage.empty()) {
         return {"damaged", entry.damage};
     }
-    {
-        const base::Lock lock{damage_mutex_};
-        if (const auto found = damage_.find({name, sequence}); found != damage_.end()) {
-            return {"damaged", found->second};
-        }
+    const base::Lock lock{damage_mutex_};
+    const auto found = damage_.find({name, sequence});
+    return found != damage_.end() ? Fault{"damaged", found->second} : Fault{};
+}
+
+// Returns the fault of a content's file, without a look at its bytes; empty without one.
+Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
+    if (Fault known = known_fault_of(name, sequence, entry); !known.text.empty()) {
+        return known;
     }
     const auto file = open_content(folder_.get(), name, sequence);
     struct stat status{};
@@ -401,10 +405,12 @@ Outcome<std::span<std::byte>> Store::measured() {
     return measured_.bytes();
 }
 
-void Store::tell_known(Health &health) const {
+std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
+                                                                      const Entry &) const) const {
     health.capacity = capacity();
     health.bytes = used();
-    for_each_name([&health](const std::string &name, const Name &known) {
+    std::uint64_t largest = 0;
+    for_each_name([&](const std::string &name, const Name &known) {
         ++health.names;
         health.contents += known.contents.size();
         if (!known.unread.empty()) {
@@ -417,34 +423,33 @@ void Store::tell_known(Health &health) const {
         if (entry.note.time > health.last.note.time) {
             health.last = {name, sequence, entry.note, {}};
         }
+        largest = std::max(largest, entry.note.length);
+        if (const Fault found = (this->*fault)(name, sequence, entry); !found.text.empty()) {
+            health.reasons.push_back({found.kind, name, sequence, found.text});
+        }
     });
+    return largest;
+}
+
+void Store::tell_known(Health &health) const {
+    tell_names(health, &Store::known_fault_of);
 }
 
 void Store::tell(Health &health) const {
-    tell_known(health);
-    health.free_bytes = free_bytes();
+    const std::uint64_t free = free_bytes();
+    health.free_bytes = free;
     if (const std::string why = why_no_push(); !why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
     }
-    std::uint64_t largest = 0;
-    for_each_name([&](const std::string &name, const Name &known) {
-        if (known.contents.empty()) {
-            return;
-        }
-        const auto &[sequence, entry] = *known.contents.rbegin();
-        largest = std::max(largest, entry.note.length);
-        if (const Fault fault = fault_of(name, sequence, entry); !fault.text.empty()) {
-            health.reasons.push_back({fault.kind, name, sequence, fault.text});
-        }
-    });
+    const std::uint64_t largest = tell_names(health, &Store::fault_of);
     // The next push is often as large as the last, and needs room beside it.
-    if (health.free_bytes < largest) {
+    if (free < largest) {
         health.reasons.push_back({"room",
                                   {},
                                   0,
                                   fmt::format("there is room for {} bytes, and the largest of the newest "
                                               "contents has {}",
-                                              health.free_bytes, largest)});
+                                              free, largest)});
     }
 }
 

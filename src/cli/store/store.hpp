@@ -156,7 +156,14 @@ private:
         std::string kind;  // as in Health
         std::string text;  // empty without one
     };
+    // Looks at no file.
+    [[nodiscard]] Fault known_fault_of(const std::string &name, std::uint64_t sequence,
+                                       const Entry &entry) const;
     [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
+    // Tells what is known, with the fault of each newest content as `fault` finds it. Returns the largest
+    // length of these contents.
+    std::uint64_t tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
+                                                                   const Entry &) const) const;
     [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
     // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
     void for_each_name(const std::function<void(const std::string &, const Name &)> &look) const;

@@ -93,8 +93,9 @@ void print_status(const StatusOptions &options, const Health &health) {
     summary.add_json("contents", health.contents);
     summary.add_json("bytes", health.bytes);
     summary.add("capacity", health.capacity, fmt::format("contents of up to {} bytes", health.capacity));
-    summary.add_text("room", fmt::format("{} bytes for the next push", health.free_bytes));
-    summary.add_json("free_bytes", health.free_bytes);
+    summary.add_text("room", health.free_bytes ? fmt::format("{} bytes for the next push", *health.free_bytes)
+                                               : "unknown");
+    summary.add_json("free_bytes", health.free_bytes ? nlohmann::json(*health.free_bytes) : nullptr);
     summary.add(
         "memory", health.memory,
         fmt::format("{}{}", shown(health.memory), health.durable ? "" : ": pushed content may be lost"));

@@ -40,9 +40,9 @@ void a_status_survives(void **) {
 // A member that is missing, or of another type.
 void other_text_is_no_status(void **) {
     const std::string text = cli::encode_health(some_health());
-    for (const char *member : {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes",
-                               "capacity", "free_bytes", "clients", "pushes", "commits", "last", "reasons",
-                               "kind", "seconds", "host", "left"}) {
+    for (const char *member :
+         {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes", "capacity",
+          "free_bytes", "clients", "pushes", "last", "reasons", "kind", "seconds", "host", "left"}) {
         std::string other = text;
         const std::size_t at = other.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
@@ -54,10 +54,36 @@ void other_text_is_no_status(void **) {
     }
 }
 
+// Older servers tell of no commits, and always of the room.
+void an_older_server_is_understood(void **) {
+    std::string text = cli::encode_health(some_health());
+    for (const char *member : {"commits", "room_known"}) {
+        const std::size_t at = text.find(fmt::format("\"{}\":", member));
+        assert_true(at != std::string::npos);
+        text.at(at + 1) = '_';
+    }
+    const auto read = cli::decode_health(text);
+    assert_true(read.has_value());
+    assert_true(read->commits.empty() && read->free_bytes == some_health().free_bytes);
+}
+
+void unknown_room_is_no_room_of_0(void **) {
+    cli::Health health = some_health();
+    health.free_bytes.reset();
+    const auto read = cli::decode_health(cli::encode_health(health));
+    assert_true(read.has_value());
+    assert_false(read->free_bytes.has_value());
+    health.free_bytes = 0;
+    const auto full = cli::decode_health(cli::encode_health(health));
+    assert_true(full.has_value());
+    assert_true(full->free_bytes == 0U);
+}
+
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {cmocka_unit_test(a_status_survives),
-                                cmocka_unit_test(other_text_is_no_status)};
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(a_status_survives), cmocka_unit_test(other_text_is_no_status),
+        cmocka_unit_test(an_older_server_is_understood), cmocka_unit_test(unknown_room_is_no_room_of_0)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
