@@ -13,7 +13,8 @@ as_writer=$(realpath "$4")
 ip link set lo up
 mkdir bin
 ln -s "$rpma" bin/rpma
-export PATH=$work/bin:$PATH ETCDCTL_API=3 TTL=2
+export PATH=$work/bin:$PATH ETCDCTL_API=3 TTL=60
+[ "$(uname -m)" != aarch64 ] || export ETCD_UNSUPPORTED_ARCH=arm64 # older versions want to be told
 etcd --data-dir etcd >etcd.log 2>&1 &
 helpers+=($!)
 for file in first second third; do
@@ -27,9 +28,9 @@ done
 bounded "$as_writer" lock first "$address" >stdout 2>stderr || die "the first writer"
 pulled first
 
-# This writer has the lock, and pushes when it is told to. Its etcdctl stands still, so the lease ends.
+# This writer has the lock, and pushes when it is told to. Its etcdctl stands still, so the short lease ends.
 mkfifo go
-etcdctl lock --ttl=2 lock -- bash -c 'echo "$ETCD_LOCK_REV" >epoch; read -r _ <go; rpma push second "$0" --epoch "$ETCD_LOCK_REV" 2>refused; echo $? >code' \
+etcdctl lock --ttl=5 lock -- bash -c 'echo "$ETCD_LOCK_REV" >epoch; read -r _ <go; rpma push second "$0" --epoch "$ETCD_LOCK_REV" 2>refused; echo $? >code' \
     "$address" >old.out 2>old.err &
 old=$!
 helpers+=($old)
