@@ -246,12 +246,15 @@ stop_connection
 
 # A network namespace, or a kernel, without MPTCP: the connection is plain TCP, and the log says so once, at info.
 here_is=on there_is=on
-echo 0 >/proc/sys/net/mptcp/enabled
-RPMA_LOG=stderr:info start_connection write
-[[ $answer = *' -1 '* ]] || die "expected no MPTCP: $answer"
-[ "$(grep -c 'connections use TCP and no MPTCP: net.mptcp.enabled is 0' stderr)" = 1 ] || die "not said once: $(cat stderr)"
-stop_connection
-echo 1 >/proc/sys/net/mptcp/enabled
+if { echo 0 >/proc/sys/net/mptcp/enabled; } 2>/dev/null; then
+    RPMA_LOG=stderr:info start_connection write
+    [[ $answer = *' -1 '* ]] || die "expected no MPTCP: $answer"
+    [ "$(grep -c 'connections use TCP and no MPTCP: net.mptcp.enabled is 0' stderr)" = 1 ] || die "not said once: $(cat stderr)"
+    stop_connection
+    echo 1 >/proc/sys/net/mptcp/enabled
+else
+    echo 'net.mptcp.enabled cannot be written here: a network without MPTCP was left out'
+fi
 
 SOFTRDMA_MPTCP=on bounded "$rpma" devices --json >stdout
 grep -q '"mptcp":true' stdout || die "devices, on: $(cat stdout)"

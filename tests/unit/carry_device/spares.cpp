@@ -85,12 +85,15 @@ void who_is_told_to_wait_waits(void **) {
 
 void nobody_at_the_port_fails(void **) {
     const base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
-    SparePort gone;
-    {
-        const Port port;
-        gone = port.own;
-    }
-    for (const SparePort &peer : {gone, SparePort{}}) {
+    // This socket keeps the port from others, and does not listen.
+    const base::Fd silent{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_in at{
+        .sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size = sizeof(at);
+    assert_int_equal(bind(silent.get(), reinterpret_cast<const sockaddr *>(&at), size), 0);
+    assert_int_equal(getsockname(silent.get(), reinterpret_cast<sockaddr *>(&at), &size), 0);
+    const SparePort unheard{.key = 1, .port = ntohs(at.sin_port)};
+    for (const SparePort &peer : {unheard, SparePort{}}) {
         Attempt attempt;
         auto result = Attempt::Result::Later;
         while (result == Attempt::Result::Later) {
