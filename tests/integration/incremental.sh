@@ -22,7 +22,7 @@ change() { head -c "$2" /dev/urandom | dd of=file bs=64K seek="$1" iflag=fullblo
 
 pushed 5242880
 pushed 0
-change 3 1
+change 3 16 # one byte would be the same in one of 256 runs
 pushed 65536
 change 0 65536
 change 10 70000

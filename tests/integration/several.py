@@ -352,7 +352,7 @@ def test_cases(servers):
     for words, text in (((*where, "--quorum", "1"), "--quorum 1: expected 2 to 3 of 3 servers"),
                         ((*where, "--quorum", "4"), "--quorum 4: expected 2 to 3 of 3 servers"),
                         ((where[0], where[0]), "is there twice"),
-                        ((where[0], f"localhost:{a.port}", where[1], "--quorum", "3"), "two of the addresses lead to one server"),
+                        ((where[0], f"127.1:{a.port}", where[1], "--quorum", "3"), "two of the addresses lead to one server"),
                         ((where[0], f"{where[1]}/other"), "(expected one name)"),
                         ((*where, "--if-sequence", "1"), "each of several has its own sequences")):
         refused(2, text, "push", three, *words)

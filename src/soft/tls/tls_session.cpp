@@ -20,6 +20,10 @@ const OpenSsl &openssl() {
 }  // namespace
 
 void SslFree::operator()(SSL *ssl) const {
+    if (inherited()) {
+        base::leave_to_parent(std::unique_ptr<SSL, SslFree>{ssl});
+        return;
+    }
     const OpenSslErrors own;
     openssl().SSL_free(ssl);
 }

@@ -12,13 +12,16 @@
 #include <span>
 #include <string_view>
 
+#include "base/fork.hpp"
 #include "soft/link/link.hpp"
 
 struct bio_method_st;  // of <openssl/bio.h>
 
 namespace soft {
 
-struct SslFree {
+// In the child of the process that made the object, a thread of the parent may have been changing it while
+// the process forked: it is left, and not freed.
+struct SslFree : base::Inheritable {
     void operator()(SSL *ssl) const;
 };
 
