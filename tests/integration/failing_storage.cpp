@@ -9,8 +9,9 @@
 // name. While the file that RPMA_TEST_NO_FOLDER names exists, the next
 // opening of the folder "fenced" fails, and removes the file. While the file that RPMA_TEST_NO_REGION names
 // exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
-// the next file without a name; that failure removes the file too. While the file that
-// RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate.
+// the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the next pread of a block;
+// that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems
+// cannot allocate.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -27,6 +28,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/protocol/blocks.hpp"
 #include "cli/protocol/protocol.hpp"
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
@@ -100,6 +102,14 @@ EXPORTED ssize_t pwrite(int fd, const void *bytes, std::size_t length, off_t off
         }
     }
     return syscall(SYS_pwrite64, fd, bytes, length, offset);
+}
+
+EXPORTED ssize_t pread(int fd, void *bytes, std::size_t length, off_t offset) {
+    if (length == cli::smallest_block && remove_once("RPMA_TEST_NO_READ")) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, bytes, length, offset);
 }
 
 EXPORTED int munmap(void *address, std::size_t length) noexcept {

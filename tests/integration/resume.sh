@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # push --resume goes on where a push was cut off: the blocks that came are not sent again, and the content is the file's also
-# when that is another by now, when the server was started again, and when what was left is damaged.
+# when that is another by now, when the server was started again, when what was left is damaged, and when there is no room
+# beside it.
 . "$(dirname "$0")/server.bash"
-size=16777216 came=1048576
+size=67108864 came=1048576 # a push is cut off within a minute
+server_options=()
 head -c $size /dev/urandom >file
-metrics=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 
 # stored: the server has stored more than 1 MiB since it began.
 stored() {
     local http bytes
-    exec {http}<>"/dev/tcp/127.0.0.1/$metrics"
+    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
     printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
     bytes=$(sed -n 's/^rpma_stored_bytes_total \([0-9]*\).*/\1/p' <&"$http")
     exec {http}>&-
@@ -18,7 +19,7 @@ stored() {
 }
 # begun OPTION...: a push that is slow is under way, and 1 MiB of it is stored; sets pusher.
 begun() {
-    start_server store --metrics "127.0.0.1:$metrics"
+    start_server store --metrics METRICS "${server_options[@]}"
     "$rpma" push file "$address" --rate 1M "$@" >pusher.out 2>pusher.err &
     pusher=$!
     helpers+=($pusher)
@@ -36,8 +37,7 @@ resumed() {
     sent=$(python3 -c 'import json; print(json.load(open("stdout"))["sent"])')
     [ "$sent" -ge "$2" ] && [ "$sent" -le "$3" ] || die "$sent bytes were sent, expected $2 to $3"
     pulled "$1"
-    while [ -e store/default/.partial ]; do :; done # it goes after the answer
-    [ ! -e store/default/.partial.blocks ] || die "checksums are left"
+    while [ -e store/default/.partial ] || [ -e store/default/.partial.blocks ]; do :; done # they go after the answer
 }
 
 # Without the option nothing is left. With it the blocks are.
@@ -66,26 +66,30 @@ printf x | dd of=other conv=notrunc bs=1 seek=100 2>/dev/null
 resumed other 65536 $((size - came + 2 * 65536))
 stop_server
 
-# What is left is damaged: no content has it.
+# What is left is damaged: no content has it. The blocks before that are left to the next push.
 begun --resume
 cut_off
-printf damaged | dd of=store/default/.partial conv=notrunc bs=1 seek=1000 2>/dev/null
-refused_with 3 'the server cannot build on what it has (expected a push without --incremental and --resume); nothing was committed' \
+until [ -s store/default/.partial.blocks ]; do :; done
+printf damaged | dd of=store/default/.partial conv=notrunc bs=1 seek=70000 2>/dev/null
+refused_with 3 'the server cannot build on what it has (expected a push without --incremental, or --resume again); nothing was committed' \
     "$rpma" push --resume file "$address"
 pulled other
-push file
-pulled file
-while [ -e store/default/.partial ]; do :; done
+resumed file $((size - 65536)) $((size - 65536))
 stop_server
 
-# It counts, until a content comes.
+# It counts. When it leaves no room to a push of its name it goes: nothing else would remove it.
+server_options=(--max-bytes $size)
+rm -r store
+begun --resume
+cut_off
+resumed file $size $size
+stop_server
+rm -r store
 begun --resume
 cut_off
 stop_server
-start_server store --max-bytes 64M
-refused_with 6 'the server has room for' "$rpma" push file "$address"
-rm store/default/.partial
-stop_server
-start_server store --max-bytes 64M
+start_server store "${server_options[@]}"
+refused_with 6 'the server has room for' "$rpma" push file "$address/other"
 push file
+pulled file
 stop_server

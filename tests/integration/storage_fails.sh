@@ -17,13 +17,16 @@ monitor() {
 head -c 300000 /dev/urandom >first
 head -c 200000 /dev/urandom >second
 after=([1]='nothing was committed' [2]='nothing was committed' [3]='the server has the old content or the new')
-for call in 1 2 3; do
+for run in 1 2 3 '3 --resume'; do
+    read -ra options <<<"$run"
+    call=${options[0]}
+    options=("${options[@]:1}")
     rm -rf store
     start_server "$work/store"
     push first
     monitor || die "the monitor of good storage"
     echo "$call 5" >failure
-    refused 'the server could not make the' "$rpma" push second "$address"
+    refused 'the server could not make the' "$rpma" push second "${options[@]}" "$address"
     grep -qF "durable: Input/output error; ${after[call]}" stderr || die "failure at $call: expected ${after[call]}"
     [ ! -e failure ] || die "storage was not asked $call times"
     grep -qF 'cannot make it durable: Input/output error; no push is taken until' server.err || die "the server does not say it"
@@ -38,8 +41,10 @@ for call in 1 2 3; do
     pulled first
     [ "$(grep -c '^committed' server.out)" -eq 1 ] || die "a commit was announced: $(cat server.out)"
     stop_server
+    [ ! -e store/default/.partial ] || die "the file of a commit is left as that of a push"
+    bounded "$rpma" check --store store >stdout 2>stderr || die "a content is not good"
     start_server store
-    if [ $call -lt 3 ]; then pulled first; else pulled first second; fi
+    if [ "$call" -lt 3 ]; then pulled first; else pulled first second; fi
     push second
     pulled second
     # A full disk ends this push alone.
@@ -108,6 +113,33 @@ refused_with 3 'Too many open files; nothing was committed' "$rpma" push first "
 pulled second
 push first
 pulled first
+stop_server
+
+# What is left of a push cannot be read: it goes, and storage has not failed. The folder of a name, which was made for what is
+# left, is made durable before its first content.
+export RPMA_TEST_NO_READ=$work/no_read
+start_server cut
+unset RPMA_TEST_NO_READ
+for name in unread folder; do
+    mkfifo slow
+    "$rpma" push --resume second "$address/$name" >pusher.out 2>pusher.err &
+    pusher=$!
+    helpers+=($pusher)
+    exec {disk}>slow
+    rm slow
+    kill -KILL $pusher
+    wait $pusher 2>/dev/null || true
+    exec {disk}>&-
+    until [ -s cut/$name/.partial.blocks ]; do :; done
+done
+touch no_read
+refused_with 3 'the server cannot build on what it has' "$rpma" push --resume second "$address/unread"
+[ ! -e no_read ] || die "nothing was read"
+bounded "$rpma" push --resume second "$address/unread" >stdout 2>stderr || die "a push after one that could not be read"
+pulled second "$address/unread"
+echo '3 5' >failure # the bytes and the file come first
+refused 'Input/output error; nothing was committed' "$rpma" push second "$address/folder"
+[ ! -e failure ] || die "storage was not asked"
 stop_server
 
 # A server that was killed may have left names that are not on storage. The next one tells nobody of a content whose name it

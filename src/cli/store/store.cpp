@@ -508,6 +508,9 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
         return failed("{}: cannot open it again: {}", text(), errno_text(errno));
     }
     const base::Lock lock{names_mutex_};
+    for (const std::string &left : space_->take_folders()) {
+        names_.try_emplace(left);
+    }
     const auto found = names_.find(name);
     if (found != names_.end() && !found->second.unread.empty()) {
         return failed("{}: {}", name, found->second.unread);

@@ -68,6 +68,16 @@ std::uint64_t Space::left() const {
     return max_bytes > now ? max_bytes - now : 0;
 }
 
+void Space::add_folder(const std::string &name) {
+    const base::Lock lock{folders_mutex};
+    new_folders.push_back(name);
+}
+
+std::vector<std::string> Space::take_folders() {
+    const base::Lock lock{folders_mutex};
+    return std::exchange(new_folders, {});
+}
+
 StoreUpload::~StoreUpload() {
     space_->give_back(taken_);
     if (options_.is_new_name) {
@@ -98,7 +108,7 @@ std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) 
         blocks_in(length, blocks->block_size) > most_blocks) {
         return std::nullopt;
     }
-    return Base{*std::move(file), false, std::move(text), *std::move(blocks)};
+    return Base{*std::move(file), false, false, std::move(text), *std::move(blocks)};
 }
 
 std::string StoreUpload::begin_as_newest(std::uint64_t length) {
@@ -133,7 +143,7 @@ std::optional<StoreUpload::Base> StoreUpload::open_partial(std::uint64_t length)
         blocks_in(length, blocks->block_size) > most_blocks) {
         return std::nullopt;
     }
-    return Base{std::move(file), false, std::move(text), *std::move(blocks)};
+    return Base{std::move(file), true, false, std::move(text), *std::move(blocks)};
 }
 
 std::string StoreUpload::resume(std::uint64_t length) {
@@ -141,6 +151,9 @@ std::string StoreUpload::resume(std::uint64_t length) {
         return {};
     }
     base_ = open_partial(length);
+    if (base_ && reserve(length).verdict != Verdict::Done) {
+        base_.reset();  // there is no room beside it, and the client's reserve() removes it
+    }
     const std::size_t size = base_ ? base_->blocks.block_size : block_size_for(length);
     if (size != 0) {
         summer_.emplace(size);
@@ -149,24 +162,45 @@ std::string StoreUpload::resume(std::uint64_t length) {
     return base_ ? std::move(base_->text) : "";
 }
 
-void StoreUpload::remove_partial(int folder) {
+// Returns whether there was something.
+bool StoreUpload::remove_partial(int folder) {
     struct stat status{};
-    if (fstatat(folder, partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        unlinkat(folder, partial_name, 0) == 0) {
+    const bool is_removed = fstatat(folder, partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                            unlinkat(folder, partial_name, 0) == 0;
+    if (is_removed) {
         space_->give_back(static_cast<std::uint64_t>(status.st_size));
     }
     (void)unlinkat(folder, partial_blocks_name, 0);
+    return is_removed;
+}
+
+bool StoreUpload::drop_partial() {
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    const base::Lock lock{space_->partial_mutex};
+    return folder && remove_partial(folder.get());
+}
+
+// Makes room of what an earlier push of the name has left, which would stay for ever if it kept this one from
+// its commit. A push that builds on it needs it.
+bool StoreUpload::makes_room() {
+    return (!base_ || !base_->is_partial) && drop_partial();
+}
+
+bool StoreUpload::take(std::uint64_t bytes) {
+    return space_->take(bytes) || (makes_room() && space_->take(bytes));
 }
 
 // Leaves the whole blocks to the next push that may go on. Less than there was before is not left.
 void StoreUpload::leave_partial() {
     const Blocks blocks = summer_->ended();
-    const bool is_less = has_passed_ && blocks.length <= base_->blocks.length;
+    const bool is_less = base_ && blocks.length <= base_->blocks.length;
     if (error_ != 0 || blocks.length == 0 || is_less ||
         ftruncate(file_.get(), static_cast<off_t>(blocks.length)) != 0) {
         return;
     }
-    (void)mkdirat(store_.get(), name().c_str(), 0700);
+    if (mkdirat(store_.get(), name().c_str(), 0700) == 0) {
+        space_->add_folder(name());
+    }
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
     if (!folder) {
         return;
@@ -189,13 +223,22 @@ Answer StoreUpload::reserve(std::uint64_t length) {
         return {};
     }
     const std::uint64_t more = length - taken_;
-    if (!space_->take(more)) {
+    if (!take(more)) {
         return {Verdict::NoRoom, 0, taken_ + space_->left()};
     }
     const bool allocates = !base_ || !base_->is_cloned;
-    if (allocates && fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) != 0 &&
-        errno != EOPNOTSUPP) {
-        const int error = errno;
+    const auto allocate = [&] {
+        const bool done =
+            !allocates ||
+            fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) == 0 ||
+            errno == EOPNOTSUPP;
+        return done ? 0 : errno;
+    };
+    int error = allocate();
+    if (is_full(error) && makes_room()) {
+        error = allocate();
+    }
+    if (error != 0) {
         space_->give_back(more);
         return not_stored(error);
     }
@@ -217,7 +260,7 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
     }
     const std::uint64_t end = offset + first.size() + rest.size();
     if (end > taken_) {
-        if (!space_->take(end - taken_)) {
+        if (!take(end - taken_)) {
             return {Verdict::NoRoom, 0, taken_ + space_->left()};
         }
         taken_ = end;
@@ -231,6 +274,9 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
     }
     if (error != 0) {
         error_ = error;
+        if (is_full(error)) {
+            (void)drop_partial();  // the next push has its room
+        }
         return not_stored(error);
     }
     start_write_back();
@@ -274,19 +320,23 @@ int StoreUpload::pass_to(std::uint64_t offset) {
         const std::size_t block = end_ / block_size;
         const std::size_t size = base_->blocks.size_of(block);
         if (const int error = base_->is_cloned ? 0 : copy_block(block, size); error != 0) {
+            // The blocks before it are left to the next push instead, which has the room then too.
+            if (base_->is_partial && (error == EINVAL || is_full(error))) {
+                (void)drop_partial();
+                base_.reset();
+            }
             return error;
         }
         const BlockSum &sum = base_->blocks.sums[block];
         found_.append(sum.checksum, size == block_size ? behind_block : Crc32c::Behind{size});
         summer_->add(sum, size);
         end_ += size;
-        has_passed_ = true;
     }
     return 0;
 }
 
-// Copies a block of the newest content, and verifies it, because it was read anyway. Returns 0 or an errno
-// value, which is EINVAL when the block is damaged.
+// Copies a block of the base, and verifies it, because it was read anyway. Returns 0 or an errno value, which
+// is EINVAL when the block is damaged. So is one of a partial that cannot be read: no content has it.
 int StoreUpload::copy_block(std::size_t block, std::size_t size) const {
     const std::uint64_t begin = block * base_->blocks.block_size;
     Crc32c found;
@@ -295,7 +345,7 @@ int StoreUpload::copy_block(std::size_t block, std::size_t size) const {
         const ssize_t got =
             pread(base_->file.get(), piece_->data(), wanted, static_cast<off_t>(begin + done));
         if (got <= 0) {
-            return got < 0 ? errno : EINVAL;
+            return got < 0 && !base_->is_partial ? errno : EINVAL;
         }
         const auto piece = std::span{*piece_}.first(static_cast<std::size_t>(got));
         if (const int error = write_all(file_.get(), piece, begin + done); error != 0) {
@@ -363,6 +413,7 @@ Answer StoreUpload::roll_back(std::uint64_t sequence) {
     if (newest_tag()) {
         return {Verdict::NotDurable, EPERM};  // it would be older than what other servers have
     }
+    may_resume_ = false;  // the file is the earlier content's
     auto file = open_content(store_.get(), name(), sequence);
     if (!file) {
         return {Verdict::NotDurable, ENOENT};
@@ -387,7 +438,6 @@ void StoreUpload::retire() {
         }
         return;
     }
-    may_resume_ = false;
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
     if (!folder) {
         return;
@@ -409,8 +459,9 @@ void StoreUpload::retire() {
 }
 
 Answer StoreUpload::publish() {
+    // Without a content the folder may be that of a partial, whose name nobody has made durable.
     const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
-    if ((!is_new && errno != EEXIST) || (is_new && fsync(store_.get()) != 0)) {
+    if ((!is_new && errno != EEXIST) || ((is_new || options_.newest == 0) && fsync(store_.get()) != 0)) {
         return {Verdict::NotDurable, errno};
     }
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
@@ -422,6 +473,7 @@ Answer StoreUpload::publish() {
         return {Verdict::NotDurable, errno};
     }
     inode_ = status.st_ino;
+    may_resume_ = false;  // the file may be a content from here on, also when nobody knows
     if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
         return {Verdict::NotDurable, error};
     }

@@ -26,11 +26,16 @@ struct Space {
     std::atomic<std::uint64_t> used{0};       // relaxed: it publishes nothing else
     std::atomic<std::uint64_t> new_names{0};  // of pushes that are under way; relaxed too
     base::Mutex partial_mutex;                // of what pushes leave, and of its bytes in `used`
+    base::Mutex folders_mutex;                // held for no disk
+    // The names whose folders were made for what a push has left. They count as names from then on.
+    std::vector<std::string> new_folders GUARDED_BY(folders_mutex);
 
     // Takes as many more bytes, or returns false when there is no room for them.
     [[nodiscard]] bool take(std::uint64_t bytes);
     void give_back(std::uint64_t bytes) { used.fetch_sub(bytes, std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t left() const;
+    void add_folder(const std::string &name);
+    [[nodiscard]] std::vector<std::string> take_folders();
 };
 
 class StoreUpload final : public Upload {
@@ -72,7 +77,8 @@ private:
     // The content, or what is left of a push, of which the new one has the blocks that do not come.
     struct Base {
         base::Fd file;
-        bool is_cloned;  // the new file had all its bytes from the beginning
+        bool is_partial;  // it is what is left of a push
+        bool is_cloned;   // the new file had all its bytes from the beginning
         std::string text;
         Blocks blocks;
     };
@@ -80,7 +86,10 @@ private:
     [[nodiscard]] int make_file();
     [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
     [[nodiscard]] std::optional<Base> open_partial(std::uint64_t length) const;
-    void remove_partial(int folder) REQUIRES(space_->partial_mutex);
+    bool remove_partial(int folder) REQUIRES(space_->partial_mutex);
+    bool drop_partial();
+    [[nodiscard]] bool makes_room();
+    [[nodiscard]] bool take(std::uint64_t bytes);
     void leave_partial();
     [[nodiscard]] int add(std::span<const std::byte> bytes);
     [[nodiscard]] int pass_to(std::uint64_t offset);
@@ -109,7 +118,6 @@ private:
     std::uint64_t rolled_back_ = 0;  // the content that was committed again
     bool committed_ = false;
     bool may_resume_ = false;          // after it was cut off
-    bool has_passed_ = false;          // it has blocks of its base
     std::vector<std::uint64_t> gone_;  // the contents whose files may go
 };
 

@@ -336,7 +336,8 @@ Outcome<> Session::take_answer(std::size_t place) {
     }
     if (is_stored && answer->verdict == Verdict::Different) {
         return failed(
-            "{}: the server cannot build on what it has (expected a push without --incremental and --resume)",
+            "{}: the server cannot build on what it has (expected a push without --incremental, or --resume "
+            "again)",
             server_.name());
     }
     if (is_stored && answer->verdict != Verdict::Done) {

@@ -13,6 +13,7 @@
 #include "../../folder.hpp"
 #include "bytes.hpp"
 #include "cli/checksum.hpp"
+#include "cli/protocol/blocks.hpp"
 
 namespace {
 
@@ -189,6 +190,119 @@ void a_tag_that_is_lost_is_not_forgotten(void **) {
     assert_fails(store->newest_tag("name"), "so its tag is unknown");
 }
 
+std::string content_of(std::size_t blocks) {
+    std::string content;
+    while (content.size() < blocks * cli::smallest_block) {
+        content += std::to_string(content.size());
+    }
+    content.resize(blocks * cli::smallest_block);
+    return content;
+}
+
+const std::string wanted = content_of(8);
+
+// Begins a push of `wanted` that may go on. Returns what there is of it.
+std::pair<std::unique_ptr<cli::Upload>, std::size_t> resumed(cli::Store &store, const std::string &name) {
+    auto upload = store.upload(name);
+    assert_true(upload.has_value());
+    const std::string text = (*upload)->resume(wanted.size());
+    const std::size_t there = text.empty() ? 0 : cli::decode_blocks(text)->length;
+    assert_true((*upload)->reserve(wanted.size()).verdict == cli::Verdict::Done);
+    return {*std::move(upload), there};
+}
+
+// Such a push is cut off after these bytes.
+void cut_off(cli::Store &store, const std::string &name, std::string_view bytes) {
+    const auto upload = resumed(store, name).first;
+    assert_true(upload->store(0, bytes_of(bytes), {}).verdict == cli::Verdict::Done);
+    upload->retire();
+}
+
+std::string partial_of(const std::string &name) {
+    return store_path() + "/" + name + "/.partial";
+}
+
+// It would stay for ever, because only a commit removes it.
+void what_is_left_makes_room_for_its_name(void **) {
+    const Owned store = open_store({.keep = 1, .max_bytes = wanted.size() + cli::smallest_block});
+    const auto leave = [&] {
+        cut_off(*store, "name", content_of(2));
+        assert_int_equal(store->used(), 2 * cli::smallest_block);
+    };
+    // It does not fit beside the content: all bytes come.
+    leave();
+    auto [upload, there] = resumed(*store, "name");
+    assert_int_equal(there, 0);
+    assert_int_equal(store->used(), wanted.size());
+    upload->retire();
+    upload.reset();
+    // Nor beside that of a push that does not go on, whether it tells its length or not.
+    leave();
+    upload = *store->upload("name");
+    assert_true(upload->reserve(wanted.size()).verdict == cli::Verdict::Done);
+    upload.reset();
+    assert_int_equal(store->used(), 0);
+    leave();
+    upload = *store->upload("name");
+    assert_true(upload->store(0, bytes_of(wanted), {}).verdict == cli::Verdict::Done);
+    upload.reset();
+    assert_int_equal(store->used(), 0);
+    // That of another name stays.
+    leave();
+    upload = *store->upload("other");
+    assert_true(upload->reserve(wanted.size()).verdict == cli::Verdict::NoRoom);
+    upload.reset();
+    // One block fits beside the content, and is used.
+    cut_off(*store, "name", content_of(1));
+    assert_int_equal(resumed(*store, "name").second, cli::smallest_block);
+}
+
+void what_is_left_and_damaged_goes(void **) {
+    const Owned store = open_store();
+    cut_off(*store, "name", content_of(4));
+    auto [upload, there] = resumed(*store, "name");
+    assert_int_equal(there, 4 * cli::smallest_block);
+    // A power cut leaves zeros.
+    assert_int_equal(truncate(partial_of("name").c_str(), cli::smallest_block + 1), 0);
+    assert_int_equal(truncate(partial_of("name").c_str(), static_cast<off_t>(there)), 0);
+    const auto bytes = bytes_of(wanted);
+    assert_true(upload->store(there, bytes.subspan(there), {}).verdict == cli::Verdict::Different);
+    assert_true(upload->store(bytes.size(), {}, {}).verdict == cli::Verdict::Different);
+    upload->retire();
+    upload.reset();
+    // The next goes on behind the block that was good.
+    auto [next, left] = resumed(*store, "name");
+    assert_int_equal(left, cli::smallest_block);
+    assert_true(next->store(left, bytes.subspan(left), {}).verdict == cli::Verdict::Done);
+    const cli::Request request{
+        .ask = cli::Ask::Commit, .length = bytes.size(), .checksum = cli::crc32c(bytes)};
+    assert_true(next->commit(request, {}).verdict == cli::Verdict::Done);
+    (void)store->committed(*next);
+    next->retire();
+    assert_has(*store, "name", 0, wanted);
+    assert_false(std::filesystem::exists(partial_of("name")));
+    assert_int_equal(store->used(), wanted.size());
+}
+
+// Also when its first block is another, so that none of it was used.
+void less_than_is_left_is_not_left(void **) {
+    const Owned store = open_store();
+    cut_off(*store, "name", content_of(4));
+    cut_off(*store, "name", std::string(cli::smallest_block, 'x'));
+    assert_int_equal(std::filesystem::file_size(partial_of("name")), 4 * cli::smallest_block);
+    cut_off(*store, "name", std::string(5 * cli::smallest_block, 'x'));
+    assert_int_equal(std::filesystem::file_size(partial_of("name")), 5 * cli::smallest_block);
+}
+
+void what_is_left_has_a_name_that_counts(void **) {
+    const Owned store = open_store({.max_names = 1});
+    cut_off(*store, "name", content_of(1));
+    assert_fails(store->upload("other"), "has 1 names, and takes no other");
+    assert_int_equal(store->names(), 1);
+    assert_int_equal(push(*store, "name", wanted), 1);
+    assert_fails(store->upload("other"), "has 1 names, and takes no other");
+}
+
 }  // namespace
 
 int main() {
@@ -198,6 +312,10 @@ int main() {
                                 IN_FOLDER(one_opens_a_store),
                                 IN_FOLDER(only_a_created_store_is_discarded),
                                 IN_FOLDER(the_newest_tag_stays),
-                                IN_FOLDER(a_tag_that_is_lost_is_not_forgotten)};
+                                IN_FOLDER(a_tag_that_is_lost_is_not_forgotten),
+                                IN_FOLDER(what_is_left_makes_room_for_its_name),
+                                IN_FOLDER(what_is_left_and_damaged_goes),
+                                IN_FOLDER(less_than_is_left_is_not_left),
+                                IN_FOLDER(what_is_left_has_a_name_that_counts)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
