@@ -50,13 +50,13 @@ is 'rpma_push_aborts_total{reason="no_room"}' 0
 is rpma_free_bytes 4194304
 
 # Connections that ask for nothing delay nobody for long.
-silent=()
 for number in 1 2 3 4; do
-    exec {silent[number]}<>/dev/tcp/127.0.0.1/9100
+    exec {silent}<>/dev/tcp/127.0.0.1/9100
+    opened[number]=$silent
 done
 scraped
-for number in 1 2 3 4; do
-    exec {silent[number]}>&-
+for silent in "${opened[@]}"; do
+    exec {silent}>&-
 done
 
 push content
