@@ -39,6 +39,25 @@ carry_device=${CARRY_DEVICE:-soft}
 over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device "$carry_device")
 carry() { "${over_rsockets[@]}" "$@"; }
 
+# nginx_config ADDRESS SENDFILE: writes nginx.conf, by which nginx is one process that gives the files of www at $port; it
+# uses sendfile, or not (on, off).
+nginx_config() {
+    cat >nginx.conf <<END
+daemon off;
+master_process off;
+pid $work/nginx.pid;
+error_log $work/nginx.log;
+events { worker_connections 64; }
+http {
+    access_log off;
+    sendfile $2;
+    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
+    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
+    server { listen $1:$port; root $work/www; }
+}
+END
+}
+
 # become USER: when root runs the test, "${over_rsockets[@]}" becomes USER first, and so does a command after "${as[@]}".
 as=()
 become() {

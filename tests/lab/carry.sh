@@ -52,21 +52,7 @@ echo "redis over $device: ok"
 port=$(free_port)
 mkdir www
 head -c 100K /dev/urandom >www/file
-cat >nginx.conf <<END
-daemon off;
-master_process off;
-pid $work/nginx.pid;
-error_log $work/nginx.log;
-events { worker_connections 64; }
-http {
-    access_log off;
-    sendfile off;
-    keepalive_requests 1000;
-    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
-    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen $address:$port; root $work/www; }
-}
-END
+nginx_config "$address" off
 serve nginx "$nginx" -e "$work/nginx.log" -c "$work/nginx.conf"
 # The client takes the next file when the one before is there.
 for ((i = 0; i < 60; i++)); do printf 'url = "http://%s:%s/file"\noutput = "got.%s"\n' "$address" "$port" $i; done >urls

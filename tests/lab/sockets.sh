@@ -33,20 +33,7 @@ echo "redis over $device: ok"
 port=$(free_port)
 mkdir www
 head -c 2M /dev/urandom >www/file
-cat >nginx.conf <<END
-daemon off;
-master_process off;
-pid $work/nginx.pid;
-error_log $work/nginx.log;
-events { worker_connections 64; }
-http {
-    access_log off;
-    sendfile on;
-    client_body_temp_path $work/t1; proxy_temp_path $work/t2; fastcgi_temp_path $work/t3;
-    uwsgi_temp_path $work/t4; scgi_temp_path $work/t5;
-    server { listen $address:$port; root $work/www; }
-}
-END
+nginx_config "$address" on
 serve nginx "$nginx" -e "$work/nginx.log" -c "$work/nginx.conf"
 mkfifo got
 "${over_rsockets[@]}" curl -sS --max-time 40 "http://$address:$port/file" >got 2>curl.out &
