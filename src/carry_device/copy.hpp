@@ -73,7 +73,7 @@ public:
     [[nodiscard]] bool has_lost_device() const { return has_lost_device_.load(std::memory_order_acquire); }
     // From here on the device writes nothing to this end's copy.
     void leaves_device();
-    // What the peer's copy may lack follows by the connection.
+    // From here on the connection brings what the peer's copy may lack.
     void goes_on(Watched fd);
     [[nodiscard]] bool has_spare();
     // There is no other way to the peer either.

@@ -89,7 +89,7 @@ SparePort Spares::announce() const {
     return spare;
 }
 
-// Who has not greeted makes room for others.
+// The oldest that has not greeted makes room for others.
 void Spares::accept_all() {
     for (;;) {
         base::Fd fd{listener_ ? accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)

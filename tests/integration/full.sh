@@ -29,7 +29,7 @@ rm no_allocation
 push content
 pulled content
 stop_server
-# What an earlier push has left fills it, and goes. Without allocation its push is told too late, and the next one has the room.
+# An earlier push has left bytes that fill it; they go. Without allocation its push is told too late, and the next one has the room.
 for way in allocated written; do
     rm -r small/store
     mkdir -p small/store/default

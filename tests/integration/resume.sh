@@ -66,7 +66,7 @@ printf x | dd of=other conv=notrunc bs=1 seek=100 2>/dev/null
 resumed other 65536 $((size - came + 2 * 65536))
 stop_server
 
-# What is left is damaged: no content has it. The blocks before that are left to the next push.
+# The bytes that a push has left are damaged: no content has them. The blocks before that are left to the next push.
 begun --resume
 cut_off
 until [ -s store/default/.partial.blocks ]; do :; done

@@ -115,7 +115,7 @@ push first
 pulled first
 stop_server
 
-# What is left of a push cannot be read: it goes, and storage has not failed. The folder of a name, which was made for what is
+# The bytes that a push has left cannot be read: they go, and storage has not failed. The folder of a name, which was made for what is
 # left, is made durable before its first content.
 export RPMA_TEST_NO_READ=$work/no_read
 start_server cut
