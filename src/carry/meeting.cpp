@@ -2,7 +2,6 @@
 // carry/meeting: the table of a user's connections, and the making of a link.
 #include "carry/meeting.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,7 +15,6 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -154,20 +152,21 @@ Link *mapped(int fd) {
 constexpr const char *shared_folder = "/dev/shm";
 constexpr const char *no_table = "its user has no table in /dev/shm";
 
-// The name of a folder: the user's, and a number, which the first folder does not have.
-struct FolderName {
-    std::array<char, 40> text{};
+// The path of a folder. Its name has the user, and a number, which the first folder does not have.
+struct FolderPath {
+    std::array<char, 64> text{};
 
-    FolderName(uid_t user, unsigned number) {
-        (void)std::snprintf(text.data(), text.size(), number == 0 ? "rpma-carry-%u" : "rpma-carry-%u-%u",
-                            user, number);
+    FolderPath(uid_t user, unsigned number) {
+        (void)std::snprintf(text.data(), text.size(),
+                            number == 0 ? "%s/rpma-carry-%u" : "%s/rpma-carry-%u-%u", shared_folder, user,
+                            number);
     }
 };
 
 // Opens a folder that this user alone reaches. Another one is EPERM.
-int open_own(int shared, const FolderName &name) {
+int open_own(const FolderPath &path) {
     struct stat status{};
-    if (fstatat(shared, name.text.data(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (lstat(path.text.data(), &status) != 0) {
         return -1;
     }
     constexpr mode_t of_others = 077;
@@ -175,8 +174,7 @@ int open_own(int shared, const FolderName &name) {
         errno = EPERM;
         return -1;
     }
-    const int folder =
-        LIBC(openat)(shared, name.text.data(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int folder = LIBC(open)(path.text.data(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder >= 0 && (fstat(folder, &status) != 0 || !base::is_own_file(folder, status))) {
         (void)LIBC(close)(folder);
         errno = EPERM;
@@ -192,23 +190,18 @@ constexpr unsigned most_names = 4096;
 // tells whose it is. Processes of one user agree: the first folder that is theirs counts, and a new one gets
 // the first name that is free.
 int open_folder(uid_t user) {
-    const std::unique_ptr<DIR, int (*)(DIR *)> shared{opendir(shared_folder), closedir};
-    if (shared == nullptr) {
-        return -1;
-    }
-    const int at = dirfd(shared.get());
     for (unsigned number = 0; number < most_names; ++number) {
-        if (const int own = open_own(at, {user, number}); own >= 0) {
+        if (const int own = open_own({user, number}); own >= 0) {
             return own;
         }
     }
     int made = -1;
     for (unsigned number = 0; made < 0 && number < most_names; ++number) {
-        const FolderName name{user, number};
-        if (mkdirat(at, name.text.data(), S_IRWXU) != 0 && errno != EEXIST) {
+        const FolderPath path{user, number};
+        if (mkdir(path.text.data(), S_IRWXU) != 0 && errno != EEXIST) {
             return -1;
         }
-        made = open_own(at, name);
+        made = open_own(path);
         if (made < 0 && errno != EPERM) {
             return -1;
         }
