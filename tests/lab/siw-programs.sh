@@ -85,7 +85,7 @@ debian() {  # debian CLIENT SERVER "PROGRAM AND COMMON OPTIONS" "SERVER'S OPTION
     local code=0 soft=client
     [ "$2" = kernel ] || soft=server
     : >"$work/client.log"
-    bash "$here/../compat/verbs_program.sh" -o $soft -t 100 "$preload" "$3 $4" "$3 $5" >"$work/server.log" 2>&1 || code=$?
+    bash "$here/../compat/verbs_program.sh" -o $soft "$preload" "$3 $4" "$3 $5" >"$work/server.log" 2>&1 || code=$?
     report "${3%% *}" "$1" "$2" $code
 }
 device_of() { [ "$1" = soft ] && echo "soft_$(interface)" || rdma link show | sed -n "s,^link \([^/]*\)/.* netdev $(interface) .*,\1,p"; }
