@@ -21,7 +21,7 @@ declare -A packages_of=(
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck python3'
     [clang]='clang-19 libclang-rt-19-dev llvm-19'
     [valgrind]='valgrind libc6-dbg'
-    [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs dmsetup ndctl iproute2 gcc-12 make libelf1
+    [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs xfsprogs btrfs-progs dmsetup ndctl iproute2 gcc-12 make libelf1
            rdma-core ibverbs-providers'
     [soak]='lintian'
 )

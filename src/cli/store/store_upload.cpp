@@ -477,7 +477,9 @@ Answer StoreUpload::publish() {
     if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
         return {Verdict::NotDurable, error};
     }
-    if (fsync(folder.get()) != 0) {
+    // btrfs makes nothing durable of a file without a name, and with its folder only that there is a file.
+    // Only now, with a name, its fsync says that its bytes and its attribute are on storage.
+    if (fsync(file_.get()) != 0 || fsync(folder.get()) != 0) {
         return {Verdict::Unknown, errno};
     }
     // One that stays after a crash goes with the next push.
