@@ -32,7 +32,9 @@ INTERPOSED(3, socket)(int domain, int type, int protocol) noexcept {
     if (socket_preload::carries(domain, type, protocol)) {
         const ForProgram next{ForProgram::Descriptor::Socket};
         const int fd = uncancelled([&] { return rsocket(domain, type, protocol); });
-        if (fd >= 0 || errno != ENOTSUP) {
+        // In a handler that has interrupted a call of the library (EDEADLK) the program gets the kernel's
+        // socket.
+        if (fd >= 0 || (errno != ENOTSUP && errno != EDEADLK)) {
             return descriptors.set_if_made(fd, Kind::Rsocket);
         }
     }
