@@ -36,6 +36,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                      std::shared_ptr<Group> group)
     : AnyQueuePair{domain, attributes, number},
       group_{std::move(group)},
+      state_{qp_base.qp_num},
       direct_flush_{[](void *queue_pair) {
                         auto &self = *static_cast<QueuePair *>(queue_pair);
                         self.persist(self.direct_flush_.ranges());
@@ -59,6 +60,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                  .inbox = inbox_,
                  .durability = durability_,
                  .placed = placed_,
+                 .state = state_,
                  .owner = *this}} {
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->attach();
@@ -90,11 +92,10 @@ void QueuePair::take_down(bool going) {
                 link = take_link();
                 unread_share = std::move(unread_share_);
             }
-            if (phase_.load(std::memory_order_relaxed) == Phase::Draining && ending_locally_ &&
-                owner_ != nullptr) {
+            if (state_.now() == ConnectionState::Disconnecting && owner_ != nullptr) {
                 std::exchange(owner_, nullptr)->connection_ended();  // the owner waits for this call
             }
-            base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+            state_.on(ConnectionEvent::Ends);
             if (inbox_.shared() != nullptr) {
                 inbox_.shared()->forget(*this);
             }
@@ -202,12 +203,11 @@ int QueuePair::post_window_change(const ibv_send_wr &request) {
 [[gnu::hot]] int QueuePair::post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) {
     bool starved = false;
     const int error = inbox_.post(request, bad, starved);
-    const Phase phase = phase_.load(std::memory_order_acquire);
-    if (starved || phase > Phase::Lost) {
+    if (starved || is_over(state_.get())) {
         const base::Lock lock{group_->mutex()};
         if (connected()) {
             go_on_or_end(receiver_.receives_posted());
-        } else if (phase_.load(std::memory_order_relaxed) > Phase::Lost) {
+        } else if (is_over(state_.now())) {
             inbox_.flush();
         }
     }
@@ -227,7 +227,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     // The group's lock is released last, because a thread that waits for it may then destroy this queue pair.
     const auto keeps_group = group_;
     const base::Lock lock{group_->mutex()};
-    const bool given_up = phase_.load(std::memory_order_relaxed) != Phase::Idle;
+    const bool given_up = state_.now() != ConnectionState::Idle;
     if (owner == nullptr && (going_ || given_up)) {
         return;
     }
@@ -239,7 +239,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     // The responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). When that FPDU
     // is promised, ESTABLISHED waits for it too, within a time limit. An initiator that promised none may be
     // one that only receives, and both programs would wait for each other.
-    if (receiver_.awaits_peer()) {
+    if (state_.now() == ConnectionState::AwaitsPromised) {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
     } else if (owner_ != nullptr) {
         owner_->connection_established();
@@ -275,7 +275,9 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     placed_.begin(parameters.acknowledged);
     inbox_.begin();
     receiver_.begin(*link_, parameters);
-    base::set_shared(phase_, Phase::Connected, std::memory_order_release);
+    state_.on(parameters.initiator          ? ConnectionEvent::BeginsInitiator
+              : parameters.ready_to_receive ? ConnectionEvent::BeginsPromised
+                                            : ConnectionEvent::BeginsResponder);
     // This comes before the program is told, so that a program which connects again has already sent its
     // first FPDU.
     sender_.begin(*link_, access_.text(), parameters);

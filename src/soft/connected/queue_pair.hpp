@@ -11,11 +11,13 @@
 // It has two locks. The group's lock guards receiving and the connection's life. The sender's lock, which is
 // taken after it, guards sending.
 //
-//     Idle ──start()──► Connected ──end()──► Draining ──finish_draining()──► Ended
-//       │                   └──lose_link()──► Lost ──a request──────────────►│
-//       └──give_up()────────────────────────────────────────────────────────►┘
-// Lost, and the way back from any phase to Idle (reset()), are for queue pairs that a program connects by
-// number (Connector): their states are what the program has set, and the end of a link alone changes none.
+// Its connection has one state (transport/connection_state), which the receiver changes too:
+//     Idle ──start()──► with a link ──end()──► Draining ──finish_draining()──► Ended
+//       │                   └──lose_link()──► Lost ──a request────────────────►│
+//       └──give_up()──────────────────────────────────────────────────────────►┘
+// Lost, and the way back from any state to Idle (reset()), are for queue pairs that a program connects by
+// number (Connector): their ibv_qp.state is what the program has set, and the end of a link alone does not
+// change it.
 // A queue pair that was given up while the connection manager was connecting it gets its link all the same:
 // start() ends that connection at once, which tells the peer.
 #pragma once
@@ -73,8 +75,7 @@ public:
     // ---- connection manager ----
     // Returns whether an id can connect it.
     [[nodiscard]] bool idle() const {
-        return phase_.load(std::memory_order_acquire) == Phase::Idle &&
-               !by_number_.load(std::memory_order_relaxed);
+        return state_.get() == ConnectionState::Idle && !by_number_.load(std::memory_order_relaxed);
     }
     // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun. Without an
     // owner, it drops the link when it does not want one any more.
@@ -106,8 +107,6 @@ public:
     [[nodiscard]] Link *link_to_rest() override;
 
 private:
-    enum class Phase : std::uint8_t { Idle, Connected, Lost, Draining, Ended };
-
     // Makes the queue pair look at its link again: at a full one when it gives its peer up, and at one of
     // MPTCP, whose peer may be silent. It has a deadline, and no socket.
     class Patience final : public Source {
@@ -132,9 +131,7 @@ private:
     [[nodiscard]] int post_window_changes(ibv_send_wr **bad, ChainPart when_bad);
     [[nodiscard]] int post_window_change(const ibv_send_wr &request);
 
-    [[nodiscard]] bool connected() const {
-        return phase_.load(std::memory_order_relaxed) == Phase::Connected;
-    }
+    [[nodiscard]] bool connected() const { return is_linked(state_.now()); }
     [[nodiscard]] bool is_reliable() const { return qp_base.qp_type == IBV_QPT_RC; }
     void take_down(bool going) EXCLUDES(group_->mutex());
 
@@ -156,7 +153,7 @@ private:
     void disconnect() EXCLUDES(group_->mutex());
     void end_here() REQUIRES(group_->mutex());
     void end(const Broken &broken) REQUIRES(group_->mutex());
-    void end(const Ending &how) REQUIRES(group_->mutex());
+    void end(const Ending &how, ConnectionEvent event = ConnectionEvent::Breaks) REQUIRES(group_->mutex());
     [[nodiscard]] bool lose_link(const Ending &how) REQUIRES(group_->mutex());
     [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());
     void drain() REQUIRES(group_->mutex());
@@ -180,7 +177,7 @@ private:
     SetAttributes set_ GUARDED_BY(changes_);
     std::unique_ptr<Connector> connector_;  // null when only an id can connect it
     std::atomic<bool> by_number_{false};    // the program connects it by number; changed with changes_
-    std::atomic<Phase> phase_{Phase::Idle};
+    ConnectionStateCell state_;
     std::atomic<int> end_error_{0};
 
     Placed placed_;
@@ -200,8 +197,7 @@ private:
     std::size_t told_paths_ GUARDED_BY(group_->mutex()) = 0;         // to the log
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
     bool end_is_due_ GUARDED_BY(group_->mutex()) = false;            // the link was full when it was finished
-    bool ending_locally_ GUARDED_BY(group_->mutex()) = false;
-    bool going_ GUARDED_BY(group_->mutex()) = false;  // it is being destroyed
+    bool going_ GUARDED_BY(group_->mutex()) = false;                 // it is being destroyed
 };
 
 }  // namespace soft

@@ -53,7 +53,7 @@ bool QueuePair::lose_link(const Ending &how) {
     receiver_.stop();
     take_link()->abort();
     unread_share_ = {};
-    base::set_shared(phase_, Phase::Lost, std::memory_order_release);
+    state_.on(ConnectionEvent::LosesLink);
     return true;
 }
 
@@ -63,11 +63,11 @@ EndReason QueuePair::how_peer_closed() const {
                                 : EndReason::Closed;
 }
 
-void QueuePair::end(const Ending &how) {
+void QueuePair::end(const Ending &how, ConnectionEvent event) {
     end_error_.store(how.error, std::memory_order_release);
     BASE_LOG_PEER_AT(static_cast<int>(how.level), "connection with %s ends: %s", access_.text().c_str(),
                      how.text);
-    base::set_shared(phase_, Phase::Draining, std::memory_order_release);
+    state_.on(event);
     access_.withdraw();
     sender_.end(how.oldest, how.drain);
     direct_flush_.cancel();
@@ -81,7 +81,7 @@ void QueuePair::end(const Ending &how) {
         const auto most = last_words_.empty() ? limits::in_force().drain_timeout : limits::last_words_timeout;
         group_->set_deadline(*this, base::Clock::now() + most);
     }
-    if (!ending_locally_ && owner_ != nullptr) {
+    if (event == ConnectionEvent::Breaks && owner_ != nullptr) {
         owner_->connection_ended();
     }
     if (!how.drain) {
@@ -129,8 +129,9 @@ void QueuePair::finish_draining() {
     unread_share_ = {};
     BASE_LOG_PEER(Debug, "connection with %s: queue pair %u has ended, its link is closed",
                   access_.text().c_str(), qp_base.qp_num);
-    base::set_shared(phase_, Phase::Ended, std::memory_order_release);
-    if (ending_locally_ && owner_ != nullptr) {
+    const bool owner_waits = state_.now() == ConnectionState::Disconnecting;
+    state_.on(ConnectionEvent::Ends);
+    if (owner_waits && owner_ != nullptr) {
         owner_->connection_ended();
     }
 }
@@ -182,21 +183,20 @@ void QueuePair::disconnect() {
 void QueuePair::end_here() {
     if (connected()) {
         sender_.send_held();
-        ending_locally_ = true;
-        end(ending_of(EndReason::DisconnectedHere));
+        end(ending_of(EndReason::DisconnectedHere), ConnectionEvent::Disconnects);
     }
 }
 
 // Works as disconnect(). On a queue pair that was never connected it flushes the posted requests.
 void QueuePair::give_up() {
     const base::Lock lock{group_->mutex()};
-    if (const Phase phase = phase_.load(std::memory_order_relaxed);
-        phase != Phase::Idle && phase != Phase::Lost) {
+    if (const ConnectionState now = state_.now();
+        now != ConnectionState::Idle && now != ConnectionState::Lost) {
         end_here();
         return;
     }
     sender_.give_up(IBV_WC_WR_FLUSH_ERR);
-    base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+    state_.on(ConnectionEvent::Ends);
     inbox_.flush();
 }
 

@@ -157,7 +157,7 @@ void QueuePair::reset() {
         const base::Lock lock{group_->mutex()};
         group_->clear_deadline(*this);
         last_words_.clear();
-        end_is_due_ = ending_locally_ = false;
+        end_is_due_ = false;
         owner_ = nullptr;
         end_error_.store(0, std::memory_order_release);
         // First, because a completion that is polled frees a place of these queues.
@@ -166,7 +166,7 @@ void QueuePair::reset() {
         sender_.reset();
         receiver_.stop();
         inbox_.reset();
-        base::set_shared(phase_, Phase::Idle, std::memory_order_release);
+        state_.on(ConnectionEvent::Resets);
     }
     set_link_name(nullptr);
     access_.grant(governed_access);
@@ -176,8 +176,7 @@ void QueuePair::reset() {
 
 bool QueuePair::wants_link() {
     const base::Lock lock{group_->mutex()};
-    return phase_.load(std::memory_order_relaxed) == Phase::Idle &&
-           by_number_.load(std::memory_order_relaxed) && !going_;
+    return state_.now() == ConnectionState::Idle && by_number_.load(std::memory_order_relaxed) && !going_;
 }
 
 // Is called when a request was posted that may have no link. It may have left before the link was lost.
@@ -187,7 +186,7 @@ void QueuePair::requests_wait() {
     }
     {
         const base::Lock lock{group_->mutex()};
-        if (phase_.load(std::memory_order_relaxed) == Phase::Lost) {
+        if (state_.now() == ConnectionState::Lost) {
             end_unanswered();
             return;
         }
@@ -197,7 +196,7 @@ void QueuePair::requests_wait() {
 
 void QueuePair::nobody_answers() {
     const base::Lock lock{group_->mutex()};
-    if (phase_.load(std::memory_order_relaxed) == Phase::Idle && waits_to_send()) {
+    if (state_.now() == ConnectionState::Idle && waits_to_send()) {
         BASE_LOG_PEER(Warning, "nobody answers queue pair 0x%06x", qp_base.qp_num);
         end_unanswered();
     }
@@ -211,7 +210,7 @@ void QueuePair::end_unanswered() {
     }
     end_error_.store(ETIMEDOUT, std::memory_order_release);
     sender_.give_up(IBV_WC_RETRY_EXC_ERR);
-    base::set_shared(phase_, Phase::Ended, std::memory_order_release);
+    state_.on(ConnectionEvent::Ends);
     inbox_.flush();
     if (inbox_.shared() != nullptr) {
         async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);

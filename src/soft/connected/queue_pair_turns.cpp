@@ -37,7 +37,7 @@ namespace soft {
     if (turn.gives_up_at != base::Clock::time_point::max()) {
         group_->set_deadline(patience_, turn.gives_up_at);
     }
-    if (receiver_.stalled() && link_->ready().ended) {
+    if (awaits_receive(state_.now()) && link_->ready().ended) {
         receiver_.link_ended();
     } else if (turn.readable) {
         go_on_or_end(receiver_.receive());
@@ -93,7 +93,7 @@ std::optional<std::size_t> QueuePair::paths() const {
 
 void QueuePair::look_for_first_fpdu() {
     const base::Lock lock{group_->mutex()};
-    if (connected() && receiver_.awaits_peer() && link_->ready().readable) {
+    if (state_.now() == ConnectionState::AwaitsPromised && link_->ready().readable) {
         progress();
         group_->let_rest(*this);
     }

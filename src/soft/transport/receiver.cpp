@@ -14,7 +14,7 @@ namespace {
 // The number of reads in one turn, so that other connections of the group have theirs.
 constexpr int rounds_in_a_turn = 32;
 
-using State = Link::Received::State;
+using LinkState = Link::Received::State;
 
 // Returns the status of the operation for which the peer ended the connection.
 ibv_wc_status status_of(const wire::TerminateCode &code) {
@@ -36,21 +36,19 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     answers_.begin();
     pace_.forget();
     place_at_ = write_bytes_ = 0;
-    in_write_ = stalled_ = end_held_ = ignores_peer_ = false;
+    in_write_ = false;
     by_number_ = parameters.by_number;
     acknowledged_ = parameters.acknowledged;
     promised_ = false;
     seen_ = {};
     crc_ = parameters.crc;
     soft_peer_ = parameters.soft_peer;
-    peer_began_ = parameters.initiator;
-    awaits_peer_ = !parameters.initiator && parameters.ready_to_receive;
     incoming_.begin(parameters.crc);
 }
 
 [[gnu::hot]] Outcome<> Receiver::receive() {
     serves();
-    if (ignores_peer_) {
+    if (state() == ConnectionState::SendsOnly) {
         return link_->discard() ? broken_by(Broken::By::End) : Outcome<>{};
     }
     if (!incoming_.has_buffer()) {
@@ -59,7 +57,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
             return broken_by(Broken::By::NoMemory);
         }
     }
-    for (int round = 0; round < rounds_in_a_turn && !parked() && !stalled_ && !ignores_peer_; ++round) {
+    for (int round = 0; round < rounds_in_a_turn && !parked() && is_read(state()); ++round) {
         const Outcome<Link::Received> got = fill();
         if (!got) {
             return std::unexpected{got.error()};
@@ -69,13 +67,13 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
                 return parsed;
             }
         }
-        if (got->state == State::More) {
+        if (got->state == LinkState::More) {
             continue;
         }
-        if (got->state == State::Failed) {
+        if (got->state == LinkState::Failed) {
             parts_.sender.fail(got->error);
         }
-        if (got->state != State::Drained) {
+        if (got->state != LinkState::Drained) {
             if (const Outcome<> ended = stream_ended(); !ended) {
                 return ended;
             }
@@ -106,7 +104,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 
 [[gnu::hot]] Outcome<> Receiver::parse() {
     try {
-        while (!parked() && !stalled_ && !ignores_peer_) {
+        while (!parked() && is_read(state())) {
             const Outcome<bool> step = parse_one();
             if (!step) {
                 return std::unexpected{step.error()};
@@ -131,7 +129,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
             return placed;
         }
     }
-    if (stalled_ || !incoming_.take_trailer()) {
+    if (awaits_receive(state()) || !incoming_.take_trailer()) {
         return false;
     }
     const wire::Segment &segment = incoming_.segment();
@@ -172,9 +170,10 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
         parts_.sender.wait_for_completions();
     }
     incoming_.count_segment();
-    if (!peer_began_ && segment.opcode != wire::Opcode::Terminate) {
-        peer_began_ = true;
-        if (std::exchange(awaits_peer_, false)) {
+    if (awaits_peer(state()) && segment.opcode != wire::Opcode::Terminate) {
+        const bool is_promised = state() == ConnectionState::AwaitsPromised;
+        parts_.state.on(ConnectionEvent::FirstFpdu);
+        if (is_promised) {
             promised_ = segment.opcode == wire::Opcode::Write;
             parts_.owner.peer_began();
         }
@@ -198,7 +197,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
         return true;
     }
     if (result.error().of == Refusal::Of::Access && parts_.sender.only_has_to_send()) {
-        ignores_peer_ = true;
+        parts_.state.on(ConnectionEvent::IgnoresPeer);
         incoming_.forget();
         parts_.group.clear_deadline(parts_.source);
         return false;

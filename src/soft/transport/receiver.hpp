@@ -16,6 +16,7 @@
 #include "soft/queues/inbox.hpp"
 #include "soft/transport/answers.hpp"
 #include "soft/transport/broken.hpp"
+#include "soft/transport/connection_state.hpp"
 #include "soft/transport/incoming.hpp"
 #include "soft/transport/pace.hpp"
 #include "soft/transport/responder.hpp"
@@ -45,6 +46,7 @@ public:
         Inbox &inbox;
         Durability &durability;
         Placed &placed;
+        ConnectionStateCell &state;
         ReceiverOwner &owner;
     };
     explicit Receiver(const Parts &parts)
@@ -70,10 +72,7 @@ public:
     // Is called when the connection has ended. Gives the group its buffer back.
     void stop();
 
-    // Returns whether the first segment that the peer promised has not come yet.
-    [[nodiscard]] bool awaits_peer() const { return awaits_peer_; }
-    // Returns whether the link is not read until receives are posted, or until storage has the written bytes.
-    [[nodiscard]] bool stalled() const { return stalled_; }
+    // Returns whether the link is not read until storage has the written bytes.
     [[nodiscard]] bool parked() const { return responder_.parked(); }
     // Returns whether a segment or a message has begun and not ended.
     [[nodiscard]] bool inside() const { return incoming_.inside() || parts_.inbox.inside_message(); }
@@ -81,6 +80,7 @@ public:
 private:
     // Tells the analysis that the owner has the group's lock, which has another name there.
     void serves() const ASSERT_CAPABILITY(parts_.group.mutex()) {}
+    [[nodiscard]] ConnectionState state() const { return parts_.state.now(); }
 
     [[nodiscard]] Outcome<> parse();
     [[nodiscard]] Outcome<bool> parse_one();
@@ -130,13 +130,8 @@ private:
     std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset
     std::uint64_t write_bytes_ = 0;  // of the arriving write so far, or of the last one
     bool in_write_ = false;
-    bool awaits_peer_ = false;
     bool promised_ = false;  // the segment is the one that the peer promised, and no request of its program
     wire::Acknowledgement seen_;  // of what is placed, by take_news()
-    bool peer_began_ = false;     // this side is the initiator, or the initiator's first FPDU has come
-    bool stalled_ = false;        // until a receive is posted
-    bool end_held_ = false;       // the stalled message is the last of the stream
-    bool ignores_peer_ = false;   // the peer's bytes are read and dropped, until all of ours are sent
 };
 
 }  // namespace soft

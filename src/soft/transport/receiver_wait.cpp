@@ -18,8 +18,8 @@ namespace soft {
         parts_.sender.transmit_ready();
     }
     const Inbox &inbox = parts_.inbox;
-    if (!awaits_peer_ && !ignores_peer_ && (incoming_.inside() || inbox.holds_shared_receive()) &&
-        pace_.begin(peers_position())) {
+    if (state() != ConnectionState::AwaitsPromised && state() != ConnectionState::SendsOnly &&
+        (incoming_.inside() || inbox.holds_shared_receive()) && pace_.begin(peers_position())) {
         parts_.group.set_deadline(parts_.source, base::Clock::now() + pace_.timeout());
     }
     if (incoming_.has_buffer() && incoming_.is_empty()) {
@@ -47,7 +47,7 @@ PeerPosition Receiver::peers_position() const {
 void Receiver::stall() {
     BASE_LOG_PEER(Info, "connection with %s waits for a receive: %zu messages of %zu bytes are kept",
                   parts_.access.text().c_str(), parts_.inbox.kept_messages(), parts_.inbox.kept_bytes());
-    stalled_ = true;
+    parts_.state.on(ConnectionEvent::Stalls);
     // A connection may stay stalled for ever, and has to notice, once, that the peer is gone.
     parts_.sender.want_readable(false, true);
 }
@@ -56,10 +56,12 @@ void Receiver::stall() {
 // after their last send rely on that. A program that waits for the end before it posts receives gets the end
 // too.
 Outcome<> Receiver::stream_ended() {
-    if (!parts_.inbox.keeps_whole()) {
+    if (!parts_.inbox.keeps_whole() || state() == ConnectionState::SendsOnly) {
         return broken_by(Broken::By::End);
     }
-    stall();
+    if (is_read(state())) {
+        stall();
+    }
     hold_end();
     return {};
 }
@@ -73,7 +75,8 @@ void Receiver::link_ended() {
 
 void Receiver::hold_end() {
     serves();
-    const bool begins = !std::exchange(end_held_, true);
+    const bool begins = state() != ConnectionState::PeerClosed;
+    parts_.state.on(ConnectionEvent::PeerCloses);
     parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
     // The end of a peer by number tells the program nothing (QueuePair::lose_link()), so it can wait.
     if (begins && !by_number_) {
@@ -85,13 +88,13 @@ Outcome<> Receiver::receives_posted() {
     if (const Outcome<bool> delivered = or_broken(parts_.inbox.deliver()); !delivered) {
         return std::unexpected{delivered.error()};
     }
-    if (!stalled_) {
+    if (!awaits_receive(state())) {
         if (take_news()) {
             parts_.sender.transmit_ready();
         }
         return {};
     }
-    stalled_ = end_held_ = false;
+    parts_.state.on(ConnectionEvent::ReceivesPosted);
     parts_.sender.want_readable(true, false);
     return go_on();
 }
@@ -115,18 +118,18 @@ Outcome<> Receiver::go_on() {
 }
 
 Outcome<> Receiver::expire() {
-    if (end_held_) {
+    if (state() == ConnectionState::PeerClosed) {
         return broken_by(Broken::By::End);
     }
     // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
     // time.
-    if (!stalled_ && !parked()) {
+    if (!awaits_receive(state()) && !parked()) {
         if (const Outcome<> received = receive(); !received) {
             return received;
         }
     }
-    const bool ours_to_go_on = stalled_ || parked();
-    if (awaits_peer_ || (!ours_to_go_on && pace_.is_late(peers_position()))) {
+    const bool ours_to_go_on = awaits_receive(state()) || parked();
+    if (state() == ConnectionState::AwaitsPromised || (!ours_to_go_on && pace_.is_late(peers_position()))) {
         return broken_by(Broken::By::Silence);
     }
     pace_.forget();

@@ -149,8 +149,7 @@ void Responder::respond(const Response &response) {
 OrRefusal<> Responder::respond_when_durable(const Response &response) {
     access_.note_written(durability_);
     if (durability_.begin()) {
-        parked_response_ = response;
-        parked_ = true;
+        parked_ = response;
         sender_.want_readable(false, false);
         return {};
     }
@@ -158,8 +157,7 @@ OrRefusal<> Responder::respond_when_durable(const Response &response) {
 }
 
 OrRefusal<> Responder::unpark() {
-    parked_ = false;
-    const auto responded = respond_if_durable(parked_response_);
+    const auto responded = respond_if_durable(*std::exchange(parked_, std::nullopt));
     if (responded) {
         sender_.want_readable(true, false);
     }

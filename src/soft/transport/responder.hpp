@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "soft/memory/durability.hpp"
 #include "soft/memory/peer_access.hpp"
@@ -21,7 +23,8 @@ public:
 
     void begin() {
         next_msn_ = 1;
-        parked_ = answer_due_ = false;
+        parked_.reset();
+        answer_due_ = false;
     }
     // These take a request with number `msn`.
     [[nodiscard]] OrRefusal<> read_requested(std::uint32_t msn, std::span<const std::byte> body);
@@ -29,7 +32,7 @@ public:
     [[nodiscard]] OrRefusal<> atomic_requested(std::uint32_t msn, std::span<const std::byte> body);
 
     // Returns whether an answer waits for a worker that makes bytes durable. Meanwhile no bytes are received.
-    [[nodiscard]] bool parked() const { return parked_; }
+    [[nodiscard]] bool parked() const { return parked_.has_value(); }
     // Is called when the worker has finished and the connection has not ended.
     [[nodiscard]] OrRefusal<> unpark();
     // Returns whether answers were added since the last call; then the sender can transmit.
@@ -45,8 +48,7 @@ private:
     PeerAccess &access_;
     Durability &durability_;
     std::uint32_t next_msn_ = 1;
-    bool parked_ = false;
-    Response parked_response_;
+    std::optional<Response> parked_;  // the answer that waits for a worker
     bool answer_due_ = false;
 };
 
