@@ -148,7 +148,7 @@ class Record:
         self.kind = kind
         with Loop("disk", SIZES[kind]) as disk, Loop("log", 512) as log:
             call(f"mkfs.{kind}", *MKFS[kind], disk)
-            copy_sparse("disk", "base")
+            call("cp", "--sparse=always", "disk", "base")
             sectors = os.path.getsize("disk") // 512
             call("dmsetup", "create", "--addnodeoncreate", "rpma_log", "--table", f"0 {sectors} log-writes {disk} {log}")
             mount("/dev/mapper/rpma_log", kind, options)
@@ -194,7 +194,7 @@ class Record:
         """Makes the file `cut` the bytes of a disk whose power went after this entry. A write is on it that was flushed, or
         was forced; of the others any."""
         flushed = max((i for i in range(moment + 1) if self.entries[i][2] & FLUSH), default=-1)
-        copy_sparse("base", "cut")
+        call("cp", "--sparse=always", "base", "cut")
         with open("cut", "r+b") as cut:
             portion = chance.random()  # of the writes that were not flushed
             for i, (sector, data, flags) in enumerate(self.entries[: moment + 1]):
@@ -262,25 +262,6 @@ class Record:
                 self.go_on(chance)
         finally:
             unmount()
-
-
-def copy_sparse(source, target):
-    """Copies a file, and leaves holes where it has none but zeros."""
-    piece = 64 << 10
-    zeros = bytes(piece)
-    with open(source, "rb") as old, open(target, "wb") as new:
-        end = os.fstat(old.fileno()).st_size
-        new.truncate(end)
-        at = 0
-        while at < end:
-            try:
-                at = os.lseek(old.fileno(), at, os.SEEK_DATA)
-            except OSError:  # there is none behind it
-                return
-            data = os.pread(old.fileno(), piece - at % piece, at)
-            if data != zeros[: len(data)]:
-                os.pwrite(new.fileno(), data, at)
-            at += len(data)
 
 
 def digest(data):
