@@ -20,8 +20,8 @@ exec {input}>&-
 [ $code -eq 3 ] || die "a push that pauses ended with $code"
 grep -q 'the server ended the connection: the transfer made no progress for 3 seconds (.*); nothing was committed$' paused.err ||
     die "the client is not told why its push ended: $(cat paused.err)"
-# One client claims again and again to have come further, and one stores a byte at a time.
-for pusher in talk trickle; do
+# One client claims again and again to have come further, one stores a byte at a time, and one asks for what is refused.
+for pusher in talk trickle claim; do
     "$peer" $pusher 127.0.0.1 "$port" >said &
     helpers+=($!)
     read -t 60 -r line <said || die "$pusher"
@@ -32,7 +32,7 @@ for pusher in talk trickle; do
     done
     [ "$try" -lt 20 ] || die "a pusher that only does this ($pusher) blocks others"
 done
-[ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; default still has content' server.err)" -eq 3 ] ||
+[ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; default still has content' server.err)" -eq 4 ] ||
     die "the pushers were not ended"
 "$peer" commit_and_stay 127.0.0.1 "$port" >said &
 helpers+=($!)

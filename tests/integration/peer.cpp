@@ -405,6 +405,25 @@ int bad_request(const char *address, const char *port) {
     return 0;
 }
 
+// Gives its content a second tag, or one after its first byte: the server ends the connection.
+int late_tag(const char *address, const char *port) {
+    const auto tag = [](std::uint64_t number) {
+        return cli::Request{.ask = cli::Ask::Tag, .length = 1, .label = cli::tag_text({0, number, 1})};
+    };
+    for (const cli::Request &first : {tag(1), cli::Request{.ask = cli::Ask::Store, .length = 1}}) {
+        Client client;
+        client.connect_well(address, port, cli::Mode::Push);
+        if (!client.says_that_it_is_there(first) || client.last_answer().verdict != cli::Verdict::Done) {
+            die("the server refuses a push");
+        }
+        (void)client.says_that_it_is_there(tag(2));
+        if (!client.is_ended("the server took a tag that comes too late")) {
+            die("not disconnected");
+        }
+    }
+    return 0;
+}
+
 // Sends a request that nobody needs, and gets its answer.
 void ask_once(const char *address, const char *port, const cli::Request &request) {
     Client client;
@@ -442,8 +461,8 @@ int hold(const char *address, const char *port) {
     return 1;
 }
 
-// Asks again and again, until the server ends the connection.
-int keep_asking(const char *address, const char *port, cli::Ask ask) {
+// Asks again and again, until the server ends the connection. The offsets are so far apart.
+int keep_asking(const char *address, const char *port, cli::Ask ask, std::uint64_t distance = 1) {
     Client client;
     const auto offer = client.connect_well(address, port, cli::Mode::Push);
     client.take_region(offer.memory_region);
@@ -455,7 +474,7 @@ int keep_asking(const char *address, const char *port, cli::Ask ask) {
     pollfd ended{fd, POLLIN, 0};
     for (std::uint64_t said = 0; said < most; ++said) {
         const cli::Request request =
-            ask == cli::Ask::Alive ? cli::Request{ask, 0, said} : cli::Request{ask, said, 1};
+            ask == cli::Ask::Alive ? cli::Request{ask, 0, said} : cli::Request{ask, said * distance, 1};
         if (poll(&ended, 1, 100) == 1 || !client.says_that_it_is_there(request)) {
             return 0;
         }
@@ -471,6 +490,11 @@ int talk(const char *address, const char *port) {
 // Has byte after byte stored, so slowly that it would never end.
 int trickle(const char *address, const char *port) {
     return keep_asking(address, port, cli::Ask::Store);
+}
+
+// Asks to store bytes further and further behind those that the server has, which it refuses.
+int claim(const char *address, const char *port) {
+    return keep_asking(address, port, cli::Ask::Store, std::uint64_t{128} << 10);
 }
 
 // Has a plain TCP connection.
@@ -719,6 +743,7 @@ int main(int argc, char **argv) {
                        {"write_after_commit", write_after_commit},
                        {"no_commit", no_commit},
                        {"bad_request", bad_request},
+                       {"late_tag", late_tag},
                        {"store_nothing", store_nothing},
                        {"roll_back_to_nothing", roll_back_to_nothing},
                        {"crowd", crowd},
@@ -726,6 +751,7 @@ int main(int argc, char **argv) {
                        {"stay", stay},
                        {"talk", talk},
                        {"trickle", trickle},
+                       {"claim", claim},
                        {"flood", flood},
                        {"flood_baseline", flood_baseline},
                        {"measure_and_leave", measure_and_leave},

@@ -98,6 +98,8 @@ private:
         bool answered = false;  // its commit has been answered
         bool tells = false;     // it is told the status, and has no place of those that are admitted
         bool has_looked = false;
+        bool has_tagged = false;
+        bool store_refused = false;
         std::optional<Clock::time_point> looks;  // storage has its look, since then
         std::uint64_t look_place = 0;            // of its request
         // Why its push cannot commit, since storage said so.

@@ -28,7 +28,7 @@ constexpr std::size_t last_answer_offset = answers_offset + most_requests * size
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
 // A client that asks for the status waits so long for a look at the files.
-constexpr auto longest_look = std::chrono::seconds{5};
+constexpr auto patience_with_look = std::chrono::seconds{5};
 // A client with more completions than these waits until the others have had their turn.
 constexpr int polls_in_turn = 2;
 
@@ -137,6 +137,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     }
     if (request.ask == Ask::Tag) {
         (void)TRY(parse_tag(request.label));
+        if (client.asked != 0 || std::exchange(client.has_tagged, true)) {
+            return failed("asks for a tag (expected one, before any byte)");
+        }
     }
     Storage::Job job{client.number, message.wr_id, client.origin, request,
                      client.who,    client.upload, client.device};
@@ -338,6 +341,8 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         if (const auto granted = grant(client, job); !granted) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
+    } else if (ask == Ask::Store && job.answer.verdict != Verdict::Done) {
+        client.store_refused = true;
     } else if (ask == Ask::Store) {
         client.stored = std::max(client.stored, job.request.offset + job.request.length);
         if (client.stored >= client.counted + least_progress) {
@@ -468,9 +473,11 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-// A client that waits for the server's storage is active. A client that measures also uses the TCP baseline.
+// A client that waits for the server's storage is active. One whose bytes were refused could have more
+// refused without end. A client that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
-    if (client.looks || client.stored < client.asked || (client.committing && !client.answered)) {
+    const bool waits = client.stored < client.asked && !client.store_refused;
+    if (client.looks || waits || (client.committing && !client.answered)) {
         return Clock::now();
     }
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
@@ -488,7 +495,7 @@ void Server::answer_without_look(int fd) {
          0,
          fmt::format(
              "storage has not told for {} seconds which contents are good, and how much room there is",
-             std::chrono::floor<std::chrono::seconds>(longest_look).count())});
+             std::chrono::floor<std::chrono::seconds>(patience_with_look).count())});
     Storage::Job job{client.number, client.look_place, client.origin, {.ask = Ask::Look}, client.who, {},
                      client.device};
     Storage::give_text(job, encode_health(told));
@@ -504,7 +511,7 @@ Server::Clock::duration Server::answer_late_looks() {
         if (!client.tells || !client.looks) {
             continue;
         }
-        if (const auto left = *client.looks + longest_look - now; left <= Clock::duration::zero()) {
+        if (const auto left = *client.looks + patience_with_look - now; left <= Clock::duration::zero()) {
             late.push_back(fd);
         } else {
             next = std::min(next, left);
