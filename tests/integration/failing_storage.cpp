@@ -11,11 +11,12 @@
 // exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
 // the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the next pread of a block;
 // that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems
-// cannot allocate.
+// cannot allocate, and while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much room there is.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -156,6 +157,15 @@ EXPORTED int fallocate(int fd, int mode, off_t offset, off_t length) {
         return -1;
     }
     return static_cast<int>(syscall(SYS_fallocate, fd, mode, offset, length));
+}
+
+EXPORTED int fstatvfs(int fd, struct statvfs *where) noexcept {
+    if (exists("RPMA_TEST_NO_ROOM")) {
+        errno = EIO;
+        return -1;
+    }
+    using Look = decltype(fstatvfs);
+    return reinterpret_cast<Look *>(dlsym(RTLD_NEXT, "fstatvfs"))(fd, where);
 }
 
 EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,

@@ -8,14 +8,6 @@ within_namespaces --net -- "$@"
 ip link set lo up
 command -v promtool >/dev/null || die "no promtool (utils/install-dependencies.sh test)"
 
-# scraped: the metrics of now are in the file `metrics`.
-scraped() {
-    local http
-    exec {http}<>/dev/tcp/127.0.0.1/9100
-    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
-    timeout 40 sed '1,/^\r$/d' <&"$http" >metrics || die 'no metrics'
-    exec {http}>&-
-}
 # is METRIC VALUE, and becomes METRIC VALUE: it has this value, or gets it.
 is() { grep -qxF "$1 $2" metrics || die "expected $1 $2: $(grep -F "${1%%\{*}" metrics)"; }
 becomes() {
@@ -42,6 +34,7 @@ told() {
 head -c 1M /dev/urandom >content
 head -c 4M /dev/zero >large
 start_server store --json --metrics 127.0.0.1:9100 --max-bytes 4M
+metrics_port=9100
 scraped
 promtool check metrics <metrics >stdout 2>&1 || die "promtool: $(cat stdout)"
 [ ! -s stdout ] || die "promtool: $(cat stdout)"

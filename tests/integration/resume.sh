@@ -10,11 +10,9 @@ head -c $size /dev/urandom >file
 
 # stored: the server has stored more than 1 MiB since it began.
 stored() {
-    local http bytes
-    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
-    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
-    bytes=$(sed -n 's/^rpma_stored_bytes_total \([0-9]*\).*/\1/p' <&"$http")
-    exec {http}>&-
+    local bytes
+    scraped
+    bytes=$(sed -n 's/^rpma_stored_bytes_total \([0-9]*\).*/\1/p' metrics)
     [ "${bytes:-0}" -gt $came ]
 }
 # begun OPTION...: a push that is slow is under way, and 1 MiB of it is stored; sets pusher.

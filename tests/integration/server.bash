@@ -98,6 +98,15 @@ stop_server() {
     [ $code -eq 0 ] || die "the server ended with $code"
 }
 
+# scraped: the server's metrics of now, of its port metrics_port, are in the file `metrics`.
+scraped() {
+    local http
+    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
+    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
+    timeout 40 sed '1,/^\r$/d' <&"$http" >metrics || die 'no metrics'
+    exec {http}>&-
+}
+
 # refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text; sets code.
 refused() {
     local text=$1

@@ -56,6 +56,21 @@ for run in 1 2 3 '3 --resume'; do
     stop_server
 done
 
+# The file system does not tell how much room there is: that is not none.
+export RPMA_TEST_NO_ROOM=$work/no_room
+start_server store --metrics METRICS
+unset RPMA_TEST_NO_ROOM
+touch no_room
+refused_with 6 'the file system does not tell how much room there is: Input/output error' "$rpma" status "$address"
+grep -q '^room *unknown$' stdout || die "the status: $(cat stdout)"
+scraped
+! grep -q '^rpma_free_bytes ' metrics || die "a metric of no room: $(cat metrics)"
+rm no_room
+bounded "$rpma" status "$address" >stdout 2>stderr || die "the room is known again"
+scraped
+grep -q '^rpma_free_bytes [1-9]' metrics || die "no metric of the room: $(cat metrics)"
+stop_server
+
 # The kernel reports lost bytes once, so a commit after a failure would succeed, of bytes that are nowhere.
 start_server store
 for error in 5 28; do
@@ -257,10 +272,8 @@ grep -q '"commits":\[{"host":"127.0.0.1","identity":null,"left":true,"name":"def
 bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
 # Pacemaker starts no server again amid a commit.
 monitor || die "the monitor of slow storage: $(cat stderr)"
-exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
-printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
-grep -q '^rpma_oldest_commit_seconds [1-9]' <&"$http" || die "no metric of the commit"
-exec {http}>&-
+scraped
+grep -q '^rpma_oldest_commit_seconds [1-9]' metrics || die "no metric of the commit"
 rm slow_sync
 exec {disk}>&-
 until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done # the commit ends

@@ -100,11 +100,16 @@ public:
         for (const auto &[kind, count] : faults) {
             add(family, static_cast<double>(count), {{"kind", kind}});
         }
+        MetricFamily room =
+            gauge("rpma_free_bytes", "Bytes that the next push may have; absent when unknown.");
+        if (health.free_bytes) {
+            add(room, static_cast<double>(*health.free_bytes));
+        }
         return {
             gauge("rpma_names", "Names in the store.", health.names),
             gauge("rpma_contents", "Contents in the store.", health.contents),
             gauge("rpma_store_bytes", "Bytes of contents and of pushes that are under way.", health.bytes),
-            gauge("rpma_free_bytes", "Bytes that the next push may have.", health.free_bytes.value_or(0)),
+            std::move(room),
             counter("rpma_checked_bytes_total", "Bytes of contents that were read to verify them.",
                     store_.checked_bytes()),
             counter("rpma_checks_total", "How often all contents were read to verify them.", store_.checks()),

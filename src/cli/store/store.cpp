@@ -436,27 +436,33 @@ void Store::tell_known(Health &health) const {
 }
 
 void Store::tell(Health &health) const {
-    const std::uint64_t free = free_bytes();
-    health.free_bytes = free;
+    const auto free = free_bytes();
+    if (free) {
+        health.free_bytes = *free;
+    } else {
+        health.reasons.push_back({"room", {}, 0, free.error().text});
+    }
     if (const std::string why = why_no_push(); !why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
     }
     const std::uint64_t largest = tell_names(health, &Store::fault_of);
     // The next push is often as large as the last, and needs room beside it.
-    if (free < largest) {
+    if (free && *free < largest) {
         health.reasons.push_back({"room",
                                   {},
                                   0,
                                   fmt::format("there is room for {} bytes, and the largest of the newest "
                                               "contents has {}",
-                                              free, largest)});
+                                              *free, largest)});
     }
 }
 
-std::uint64_t Store::free_bytes() const {
+Outcome<std::uint64_t> Store::free_bytes() const {
     struct statvfs where{};
-    const std::uint64_t left =
-        fstatvfs(folder_.get(), &where) == 0 ? std::uint64_t{where.f_bavail} * where.f_frsize : 0;
+    if (fstatvfs(folder_.get(), &where) != 0) {
+        return failed("the file system does not tell how much room there is: {}", errno_text(errno));
+    }
+    const std::uint64_t left = std::uint64_t{where.f_bavail} * where.f_frsize;
     return space_->max_bytes == 0 ? left : std::min(left, space_->left());
 }
 

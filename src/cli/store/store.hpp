@@ -108,8 +108,9 @@ public:
     void tell(Health &health) const;
     // Fills in what is known without a look at a file, in any thread.
     void tell_known(Health &health) const;
-    // Returns how many bytes the next push may have. Any thread may call it.
-    [[nodiscard]] std::uint64_t free_bytes() const;
+    // Returns how many bytes the next push may have. Fails when the file system does not tell. Any thread may
+    // call it.
+    [[nodiscard]] Outcome<std::uint64_t> free_bytes() const;
     // Returns whether there is such a name.
     [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
     // Returns why no push is taken; empty when one is.
