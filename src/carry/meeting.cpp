@@ -149,6 +149,30 @@ Link *mapped(int fd) {
     return memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
 }
 
+constexpr const char *link_name = "rpma-carry";
+
+// Opens a link of another process. Its number may be that of anything meanwhile, and only to open a FIFO or a
+// device does something to it, so the name is looked at first.
+int open_link(std::uint64_t place) {
+    char path[64];
+    (void)std::snprintf(path, sizeof(path), "/proc/%u/fd/%u", static_cast<unsigned>(place >> 32),
+                        static_cast<unsigned>(place));
+    const int untouched = LIBC(open)(path, O_PATH | O_CLOEXEC);
+    if (untouched < 0) {
+        return -1;
+    }
+    (void)std::snprintf(path, sizeof(path), "/proc/self/fd/%d", untouched);
+    constexpr std::string_view before = "/memfd:";
+    const std::string_view name{link_name};
+    std::array<char, 64> target{};
+    const ssize_t length = readlink(path, target.data(), target.size());
+    const std::string_view found{target.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+    const bool is_link = found.starts_with(before) && found.substr(before.size()).starts_with(name);
+    const int file = is_link ? LIBC(open)(path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
+    (void)LIBC(close)(untouched);
+    return file;
+}
+
 constexpr const char *shared_folder = "/dev/shm";
 constexpr const char *no_table = "its user has no table in /dev/shm";
 
@@ -374,7 +398,7 @@ bool Meeting::find_mirror(Socket &socket, int fd) {
 
 bool Meeting::offer(Socket &socket, Slot &other) {
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    const int file = high_number(LIBC(memfd_create)("rpma-carry", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    const int file = high_number(LIBC(memfd_create)(link_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     Link *const link =
         file >= 0 && ftruncate(file, sizeof(Link)) == 0 && LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0
             ? mapped(file)
@@ -403,13 +427,9 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     return true;
 }
 
-// Maps the link that the other end has made. The file may be anything: another process may have had the
-// number.
+// Maps the link that the other end has made.
 bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
-    char path[64];
-    (void)std::snprintf(path, sizeof(path), "/proc/%u/fd/%u", static_cast<unsigned>(place >> 32),
-                        static_cast<unsigned>(place));
-    const int file = LIBC(open)(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int file = open_link(place);
     struct stat status{};
     Link *link = nullptr;
     if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&

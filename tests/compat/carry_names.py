@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """carry_names.py RPMA: connections of `rpma run --sockets` go through memory also when another user has made the names first
-that their user's table would have in /dev/shm. Where there can be no table, --stats and `rpma sockets` say so."""
+that their user's table would have in /dev/shm. Where there can be no table, --stats and `rpma sockets` say so. What is no link
+is not opened."""
+import ctypes
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 
@@ -32,14 +35,15 @@ def client(port):
         sys.stdin.readline()
 
 
+def carried(rpma, *arguments):
+    command = [rpma, "run", "--sockets", "--device", "memory", "--stats", sys.executable, os.path.abspath(__file__)]
+    return subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def talk(rpma):
     """Returns the client's row of `rpma sockets`, and its line of --stats."""
-    def carried(*arguments):
-        command = [rpma, "run", "--sockets", "--device", "memory", "--stats", sys.executable, os.path.abspath(__file__)]
-        return subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    one = carried("--server")
-    other = carried("--client", one.stdout.readline().strip())
+    one = carried(rpma, "--server")
+    other = carried(rpma, "--client", one.stdout.readline().strip())
     fd = other.stdout.readline().strip()
     listed = subprocess.run([rpma, "sockets", "--json"], stdout=subprocess.PIPE, check=True, timeout=20).stdout
     rows = [row for row in json.loads(listed)["sockets"] if (row["process"], str(row["fd"])) == (other.pid, fd)]
@@ -59,6 +63,43 @@ def stays_in_tcp(rpma):
     rows, figures = talk(rpma)
     assert " 0 connections over memory, 1 over TCP (its user has no table in /dev/shm: 1);" in figures, figures
     return rows
+
+
+def tell_place(table, place):
+    """Writes this place of a link beside each name without one in the table (src/carry/meeting.cpp), and returns how many there are."""
+    slot = struct.Struct("=QQ")
+    with open(table, "r+b", 0) as file:
+        names = [at for at, (name, known) in enumerate(slot.iter_unpack(file.read())) if name != 0 and known == 0]
+        for at in names:
+            file.seek(at * slot.size + slot.size // 2)
+            file.write(struct.pack("=Q", place))
+    return len(names)
+
+
+def opens_only_links(rpma, table):
+    """The descriptor of another process that a carried one takes for that of a link is a file of the program."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"{SHARED}/programs", "w+b") as file:
+        events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        in_open = 0x20
+        assert libc.inotify_add_watch(events, file.name.encode(), in_open) >= 0
+        listener = socket.create_server(("127.0.0.1", 0))
+        client = carried(rpma, "--client", str(listener.getsockname()[1]))
+        one, _ = listener.accept()
+        told = 0
+        for _ in range(ROUNDS):
+            one.sendall(one.recv(100, socket.MSG_WAITALL))
+            told = told or tell_place(table, os.getpid() << 32 | file.fileno())
+        client.stdout.readline()
+        _, figures = client.communicate("\n", timeout=20)
+        assert told == 1 and "(the link of its other end cannot be mapped: 1)" in figures, (told, figures)
+        opened = True
+        try:
+            os.read(events, 4096)
+        except BlockingIOError:
+            opened = False
+        assert not opened, "a file of the program was opened"
+    os.unlink(file.name)
 
 
 def as_other(use):
@@ -89,6 +130,7 @@ def main(rpma):
     mount("64m")
     goes_over_memory(rpma)
     assert os.listdir(SHARED) == [os.path.basename(first)], os.listdir(SHARED)
+    opens_only_links(rpma, f"{first}/table")
 
     # Of a folder that others may read, of a file and of a link the name counts as little as of another user's.
     if sum(int(line.split()[2]) for line in open("/proc/self/uid_map")) > OTHER:
