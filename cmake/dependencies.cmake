@@ -10,7 +10,7 @@ pkg_check_modules(ssl REQUIRED IMPORTED_TARGET libssl>=3.0 libcrypto>=3.0)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(prometheus-cpp QUIET COMPONENTS pull)
+find_package(prometheus-cpp QUIET COMPONENTS core)
 if(NOT prometheus-cpp_FOUND)
     message(FATAL_ERROR "prometheus-cpp is missing, which rpma serve --metrics needs: install Debian's package "
                         "prometheus-cpp-dev (utils/install-dependencies.sh installs everything)")

@@ -30,7 +30,7 @@ say() { printf 'install-dependencies: %s\n' "$*"; }
 
 # On a system other than Debian 12 the package names may differ, so this checks the tools and libraries of the build.
 check_tools() {
-    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt prometheus-cpp-pull)
+    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt prometheus-cpp-core)
     local group tool library
     for group in "$@"; do
         case $group in

@@ -5,23 +5,24 @@
 
 #include <netdb.h>
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <exception>
 #include <map>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "cli/arguments.hpp"
+#include "cli/serve/page.hpp"
 
 namespace cli {
 
@@ -123,8 +124,8 @@ private:
 const prometheus::Histogram::BucketBoundaries seconds_of_storage{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                                                  0.1,    0.3,    1,     3,     10,   30};
 
-// Finds out whether something can listen there. CivetWeb's failure tells no reason.
-Outcome<std::string> free_place(const Address &address) {
+// Returns a socket that listens there.
+Outcome<base::Fd> listen_at(const Address &address) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
     wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -135,16 +136,14 @@ Outcome<std::string> free_place(const Address &address) {
                       gai_strerror(error));
     }
     const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{list, freeaddrinfo};
-    const base::Fd socket{::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    base::Fd socket{::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     constexpr int yes = 1;
     if (!socket || setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
-        bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.get(), 1) != 0) {
+        bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
         return failed("--metrics {}: cannot listen: {} (expected a free port of an address of this machine)",
                       address.text(), errno_text(errno));
     }
-    std::array<char, NI_MAXHOST> host{};
-    (void)getnameinfo(list->ai_addr, list->ai_addrlen, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
-    return Address{host.data(), address.port}.text();
+    return socket;
 }
 
 }  // namespace
@@ -157,7 +156,16 @@ struct Metrics::Parts {
     std::shared_ptr<prometheus::Collectable> oldest_commit = std::make_shared<OldestCommit>(commit_since);
     std::shared_ptr<prometheus::Collectable> store;
     std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
-    std::unique_ptr<prometheus::Exposer> exposer;
+    std::unique_ptr<Page> page;  // ends first
+
+    [[nodiscard]] std::string text() const {
+        std::ostringstream text;
+        for (const prometheus::Collectable *part :
+             {static_cast<prometheus::Collectable *>(registry.get()), store.get(), oldest_commit.get()}) {
+            prometheus::TextSerializer{}.Serialize(text, part->Collect());
+        }
+        return text.str();
+    }
 
     prometheus::Counter &counter(const char *name, const char *help) const {
         return prometheus::BuildCounter().Name(name).Help(help).Register(*registry).Add({});
@@ -220,19 +228,11 @@ Outcome<> Metrics::listen(const std::string &address) {
         return failed(Exit::Usage, "--metrics {}: expected ADDRESS:PORT, such as {}:9100", address,
                       given.host);
     }
-    const std::string place = TRY(free_place(given));
-    // A connection that asks for nothing keeps a thread for so long: by default two keep all threads for 30
-    // s.
-    const std::vector<std::string> options{"listening_ports",    place, "num_threads", "16",
-                                           "request_timeout_ms", "1000"};
-    try {
-        parts_->exposer = std::make_unique<prometheus::Exposer>(options);
-    } catch (const std::exception &error) {
-        return failed("--metrics {}: cannot listen: {}", address, error.what());
-    }
-    parts_->exposer->RegisterCollectable(parts_->registry);
-    parts_->exposer->RegisterCollectable(parts_->store);
-    parts_->exposer->RegisterCollectable(parts_->oldest_commit);
+    Page::Form form{.path = "/metrics",
+                    .type = "text/plain; version=0.0.4; charset=utf-8",
+                    .text = [parts = parts_.get()] { return parts->text(); }};
+    base::Fd listener = TRY(listen_at(given));
+    parts_->page = TRY(Page::start(std::move(listener), std::move(form)));
     return {};
 }
 
