@@ -328,12 +328,8 @@ Outcome Actor::act(const Command &command) {
             return watch(command);
         case Call::Options:
             return options(command);
-        case Call::Duplicate: {
-            const int number = dup(fd(command));
-            const int closed = close(fd(command));
-            fds_[command.slot] = number;
-            return outcome(number < 0 ? -1 : closed);
-        }
+        case Call::Duplicate:
+            return outcome(moves(command.slot));
         case Call::ChildUses:
         case Call::ChildCloses:
         case Call::Executes:
@@ -347,6 +343,17 @@ Outcome Actor::act(const Command &command) {
             break;
     }
     return {};
+}
+
+// Gives the socket another number. An epoll set keeps a member under the number that it had, so the numbers
+// have to be the same with the library, which has descriptors of its own: each slot has two.
+int Actor::moves(std::uint32_t slot) {
+    constexpr int first = 300;
+    const int before = fds_.at(slot);
+    const int own = first + static_cast<int>(slot) * 2;
+    const int number = fcntl(before, F_DUPFD, before == own ? own + 1 : own);
+    fds_[slot] = number;
+    return number < 0 ? -1 : close(before);
 }
 
 Outcome Actor::begin(const Command &command) {
@@ -650,7 +657,7 @@ Outcome Actor::passes(const Command &command) {
             std::memcpy(&number, CMSG_DATA(head), sizeof(number));
         }
         fds_[command.slot] = number;
-        return outcome(taken == 1 && number >= 0 ? 0 : -1);
+        return outcome(taken == 1 && number >= 0 ? moves(command.slot) : -1);
     }
     const int number = fd(command);
     if (!settle(number, 0)) {

@@ -79,6 +79,7 @@ private:
     [[nodiscard]] Outcome child(const Command &command);
     [[nodiscard]] Outcome interrupted(const Command &command) const;
     [[nodiscard]] Outcome passes(const Command &command);
+    [[nodiscard]] int moves(std::uint32_t slot);
     [[nodiscard]] int fd(const Command &command) const { return fds_.at(command.slot); }
 
     int passing_;  // a socket of the Unix domain, to the driver
