@@ -72,11 +72,6 @@ constexpr microseconds waits_for_doorbell{1000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 
-short events_now(int fd, short events) {
-    pollfd one{.fd = fd, .events = events, .revents = 0};
-    return LIBC(poll)(&one, 1, 0) > 0 ? one.revents : short{0};
-}
-
 std::optional<tcp_info> info_of(int fd) {
     tcp_info info{};
     socklen_t length = sizeof(info);
@@ -123,6 +118,11 @@ void for_ring_pieces(std::uint64_t position, std::uint64_t bytes, Use use) {
 }
 
 }  // namespace
+
+short Socket::events_now(int fd, short events) {
+    pollfd one{.fd = fd, .events = events, .revents = 0};
+    return LIBC(poll)(&one, 1, 0) > 0 ? one.revents : short{0};
+}
 
 void Socket::begin(Role role, bool blocks, bool is_smc) {
     new (this) Socket{};
@@ -307,12 +307,17 @@ void Socket::enter_ring(int fd) {
 }
 
 void Socket::leave_ring() {
-    if (is_in_ring(out_.turn)) {
-        if (settles_turn() && is_mirrored() && to_peer().taken != out_.put) {
-            wake_before_leaving();
-        }
-        begin_turn();
+    if (!is_in_ring(out_.turn)) {
+        return;
     }
+    if (!settles_turn()) {
+        if (has_lost_peer()) {
+            reset();
+        }
+    } else if (is_mirrored() && to_peer().taken != out_.put) {
+        wake_before_leaving();
+    }
+    begin_turn();
 }
 
 void Socket::begin_turn() {
@@ -343,7 +348,8 @@ bool Socket::peer_is_there(int fd) {
 bool Socket::resets(int fd) {
     const bool is_killed =
         link()->state == Link::Open && link()->ends[1 - side_] == 0 && (!is_mirrored() || is_mirror_lost());
-    const bool is_reset = is_killed && to_peer().taken != out_.put && !was_reset_.exchange(true);
+    const bool is_reset =
+        ((is_killed && to_peer().taken != out_.put) || may_lack_bytes()) && !was_reset_.exchange(true);
     if (is_reset) {
         (void)LIBC(shutdown)(fd, SHUT_WR);
     }
@@ -556,7 +562,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 done += more;
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
             if (done == before && nothing.result > 0) {
-                done += take_unexplained(fd, parts, done, flags);
+                done += take_unexplained(fd, parts, done, flags, nothing);
             }
             push();
             publish();
@@ -840,20 +846,23 @@ std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int fla
 
 // The kernel had a byte, and take() found none. A sender counts a doorbell, and begins a turn, before it
 // sends in TCP. So these bytes were sent past the library (io_uring(7), a raw system call), behind what the
-// ring had.
-std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int flags) {
+// ring had. Between two hosts that is sure when the peer has closed. Before that what explains them is on its
+// way, or is lost with the device.
+std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int flags, Nothing &nothing) {
     const int here = waiting_bytes(fd, SIOCINQ);
     advance();
-    if (is_mirrored() && !is_mirror_lost()) {
-        (void)sched_yield();  // what explains them is on its way
+    const bool may_come = is_mirrored() && link()->closed[1 - side_] == Link::NotClosed;
+    if (may_come && !is_mirror_lost()) {
+        (void)sched_yield();
         return 0;
     }
     if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 ||
         in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst)) {
         return 0;
     }
-    if (is_mirrored()) {
-        reset(fd);
+    if (may_come) {
+        reset();
+        nothing = {.is_final = true, .result = 0, .error = 0};
         return 0;
     }
     stay("bytes passed this library by");
@@ -927,7 +936,8 @@ bool Socket::is_readable(int fd) {
         const bool is_empty = drop_all_doorbells(fd);
         push();
         if (in_.dropped == before && is_mirrored() && is_in_ring(in_.turn)) {  // rule 2
-            return (events_now(fd, POLLIN | POLLRDHUP) & ~POLLIN) != 0;
+            const short events = events_now(fd, POLLIN | POLLRDHUP);
+            return (is_mirror_lost() ? events : events & ~POLLIN) != 0;
         }
         if (in_.dropped == before) {
             return is_empty && (events_now(fd, POLLIN) & POLLIN) != 0;
@@ -1059,8 +1069,8 @@ void Socket::before_end(int fd) {
     for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd) && now() < until;) {
         __builtin_ia32_pause();
     }
-    // A socket that is closed before all was read resets the connection.
-    if (in_ring(in_.turn) != 0) {
+    // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
+    if (in_ring(in_.turn) != 0 || (has_lost_peer() && is_in_ring(to_peer().turn))) {
         constexpr linger at_once{.l_onoff = 1, .l_linger = 0};
         (void)LIBC(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     }

@@ -262,7 +262,9 @@ private:
     [[nodiscard]] bool closed_with_doorbell() const;
     [[nodiscard]] std::uint64_t explained(std::uint64_t in_tcp) const;
     void unmap(Link *link);
-    void reset(int fd) const;
+    [[nodiscard]] bool has_lost_peer() const;
+    [[nodiscard]] bool may_lack_bytes() const;
+    void reset() const;
 
     [[nodiscard]] bool stays() const { return why_in_tcp_ != nullptr; }
     void will_stay(const char *why);
@@ -280,6 +282,7 @@ private:
     void keep(const Nothing &nothing);
     [[nodiscard]] bool comes_soon() const;
     [[nodiscard]] static Nothing sleep(int fd, int flags);
+    [[nodiscard]] static short events_now(int fd, short events);
     [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
     [[nodiscard]] ssize_t end_of_error(int error);
 
@@ -314,7 +317,8 @@ private:
     [[nodiscard]] std::size_t peek(int fd, Parts parts);
     [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
                                             std::uint32_t turn) const;
-    [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags);
+    [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags,
+                                               Nothing &nothing);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
 
     Out out_;

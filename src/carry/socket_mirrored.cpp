@@ -103,10 +103,23 @@ bool Socket::waits_for_copy(const Nothing &nothing) const {
     }
     const Link &copy = *link();
     const int peer = static_cast<int>(1 - side_);
+    const bool is_lost = is_mirror_lost();
     const bool has_left = copy.leaves[peer] != 0 && !is_in_ring(in_.turn) && peers_turn() == in_.turn;
-    const bool is_over = copy.ends[peer] != 0 || copy.closed[peer] != 0 || has_left || is_mirror_lost();
+    // How the peer has closed says what a reset was for.
+    const bool is_over =
+        copy.closed[peer] != 0 || is_lost || (nothing.result == 0 && (copy.ends[peer] != 0 || has_left));
     // Bytes that came before the word that says so came before this look at them.
-    return !is_over || peers_turn() != in_.turn || in_ring(in_.turn) != 0;
+    return !is_over || (!is_lost && peers_turn() != in_.turn) || in_ring(in_.turn) != 0;
+}
+
+// Returns whether the device has lost the peer before that has said that it closes.
+bool Socket::has_lost_peer() const {
+    return is_mirrored() && is_mirror_lost() && link()->closed[1 - side_] == Link::NotClosed;
+}
+
+// In a turn of the ring nobody knows then whether this end's copy has all that the peer has put.
+bool Socket::may_lack_bytes() const {
+    return has_lost_peer() && (is_in_ring(in_.turn) || peers_turn() != in_.turn);
 }
 
 // With the lock of In.
@@ -132,15 +145,16 @@ bool Socket::closed_unread(int fd) {
 }
 
 // A doorbell may be on its way when the peer closes, whose program has read all. Its kernel resets the
-// connection then.
+// connection then. A peer that has not said how it closes may have reset it because bytes were lost.
 bool Socket::closed_with_doorbell() const {
     const Direction &direction = to_peer();
     const std::uint32_t turn = direction.turn;
     const bool is_empty = is_in_ring(turn)
                               ? direction.turns_read == turn
                               : direction.turns[turn % Direction::most_turns].begin == out_.count;
-    return link()->state == Link::Open && link()->closed[1 - side_] != Link::Resets && is_empty &&
-           direction.taken == out_.put;
+    const std::uint32_t closed = link()->closed[1 - side_];
+    return link()->state == Link::Open && (closed == Link::Orderly || closed == Link::AfterShutdown) &&
+           is_empty && direction.taken == out_.put;
 }
 
 // A receiver may sleep of which this end does not know yet, and the ring has bytes for it. In the turn that
@@ -201,32 +215,33 @@ bool Socket::waits_for_back() const {
     return is_in_ring(from_peer().turn.load(std::memory_order_seq_cst));
 }
 
-// Between two calls of the program nobody but this knows that what it has sent may be lost. A peer that has
-// ended is the usual reason, and TCP says so soon.
+// Between two calls of the program nobody but this knows that bytes of the ring may be lost, in one direction
+// or the other. A peer that has ended is the usual reason, and TCP says so soon. Behind that end the
+// program's next call finds that bytes may be lost.
 bool Socket::lost_mirror(int fd, bool is_last) {
     if (!is_linked()) {
         return true;
     }
     const Inside inside{*this};
     const Section section{locks().out};
-    if (!is_mirrored() || !is_in_ring(out_.turn) || link()->ends[1 - side_] != 0) {
-        out_.stays_in_tcp = true;
-        return true;
-    }
-    pollfd one{.fd = fd, .events = POLLRDHUP, .revents = 0};
-    if (LIBC(poll)(&one, 1, 0) > 0) {
-        out_.stays_in_tcp = true;
+    out_.stays_in_tcp = true;
+    const bool is_in_tcp = !is_in_ring(out_.turn) && !is_in_ring(from_peer().turn);
+    if (is_in_tcp || !has_lost_peer() || events_now(fd, POLLRDHUP) != 0) {
         return true;
     }
     if (is_last) {
-        out_.stays_in_tcp = true;
-        reset(fd);
+        reset();
     }
     return is_last;
 }
 
-// Ends the connection for both ends, as a reset does: bytes are lost with the device.
-void Socket::reset(int fd) const {
+// Ends the connection for both ends, as a reset does: bytes are lost with the device. A connection that the
+// kernel has reset stays as it is.
+void Socket::reset() const {
+    const int fd = sockets.number_of(sockets.place_of(*this));
+    if (fd < 0 || events_now(fd, 0) != 0) {
+        return;
+    }
     BASE_LOG(Error,
              "descriptor %d: the RDMA device has lost the peer, and with it bytes: the connection is reset",
              fd);

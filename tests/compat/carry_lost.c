@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * carry_lost.c: TCP connections whose bytes go over an RDMA device that loses the peer, where the agents of
+ * the two ends cannot meet. The reader gets each byte that was sent, or an error. It runs with
+ * libcarry-preload.so, RPMA_CARRY_DEVICE=soft and RPMA_CARRY_AFTER=1.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <netinet/tcp.h>
+#include <sys/syscall.h>
+
+#include "socket_pairs.h"
+
+enum { hangs_after_s = 60, most_bytes = 600000 };
+
+/* The library sets the kernel's option where a connection has a link, and hides that from the program. */
+static bool has_link(int fd) {
+    int value = 0;
+    socklen_t size = sizeof(value);
+    assert_int_equal(syscall(SYS_getsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &value, &size), 0);
+    return value != 0;
+}
+
+/* Only the port of the agent is one of all addresses. */
+static bool is_agents_port(int fd) {
+    struct sockaddr_in6 name = {.sin6_family = AF_UNSPEC};
+    socklen_t size = sizeof(name);
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+    return syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && listens != 0 &&
+           syscall(SYS_getsockname, fd, &name, &size) == 0 &&
+           (name.sin6_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&name.sin6_addr)
+                                         : ((struct sockaddr_in *)&name)->sin_addr.s_addr == INADDR_ANY);
+}
+
+/* The program's own socket pairs have names in the Unix domain. */
+static bool is_connected_by_tcp(int fd) {
+    struct sockaddr_in6 name = {.sin6_family = AF_UNSPEC};
+    socklen_t size = sizeof(name);
+    return syscall(SYS_getpeername, fd, &name, &size) == 0 &&
+           (name.sin6_family == AF_INET || name.sin6_family == AF_INET6);
+}
+
+/* The library's descriptors are the kernel's. Calls visit(one of them, its argument) for each of the process.
+ */
+static void for_all_descriptors(void (*visit)(int fd, void *argument), void *argument) {
+    DIR *const folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
+        visit((int)strtol(entry->d_name, NULL, 10), argument);
+    }
+    assert_int_equal(closedir(folder), 0);
+}
+
+/* From here on the port of the agent refuses who comes. */
+static void refuse_agents(int fd, void *found) {
+    if (is_agents_port(fd)) {
+        *(bool *)found = true;
+        assert_int_equal(syscall(SYS_shutdown, fd, SHUT_RDWR), 0);
+    }
+}
+
+/* From here on the device sends and receives nothing. */
+static void cut_device(int fd, void *argument) {
+    const int *const ends = argument;
+    if (fd != ends[0] && fd != ends[1] && is_connected_by_tcp(fd)) {
+        (void)syscall(SYS_shutdown, fd, SHUT_RDWR);
+    }
+}
+
+static char byte_at(size_t place) {
+    return (char)(place * 2654435761U >> 16);
+}
+
+struct talk {
+    int ends[2];
+    size_t sent; /* from ends[0] to ends[1] */
+    size_t received;
+};
+
+/* Returns what send(2) returns. */
+static ssize_t send_some(struct talk *talk, size_t bytes, int flags) {
+    char some[4096];
+    assert_true(bytes <= sizeof(some));
+    for (size_t i = 0; i < bytes; ++i) {
+        some[i] = byte_at(talk->sent + i);
+    }
+    const ssize_t sent = send(talk->ends[0], some, bytes, flags | MSG_NOSIGNAL);
+    talk->sent += sent > 0 ? (size_t)sent : 0;
+    return sent;
+}
+
+/* Returns what recv(2) returns. */
+static ssize_t receive_some(struct talk *talk, size_t bytes) {
+    char some[4096];
+    const ssize_t received = recv(talk->ends[1], some, bytes < sizeof(some) ? bytes : sizeof(some), 0);
+    for (ssize_t i = 0; i < received; ++i) {
+        assert_int_equal(some[i], byte_at(talk->received + (size_t)i));
+    }
+    talk->received += received > 0 ? (size_t)received : 0;
+    return received;
+}
+
+static void exchange(struct talk *talk) {
+    char back = 0;
+    assert_int_equal(send_some(talk, 1, 0), 1);
+    assert_int_equal(receive_some(talk, 1), 1);
+    assert_int_equal(send(talk->ends[1], "", 1, 0), 1);
+    assert_int_equal(recv(talk->ends[0], &back, 1, 0), 1);
+}
+
+/* Both ends send through the device when it returns: each opens the link in one of its next calls. */
+static void go_over(struct talk *talk) {
+    enum { calls = 20 };
+    static bool refuses = false;
+    while (!refuses || !has_link(talk->ends[0]) || !has_link(talk->ends[1])) {
+        if (!refuses) {
+            for_all_descriptors(refuse_agents, &refuses);
+        }
+        exchange(talk);
+    }
+    for (int i = 0; i < calls; ++i) {
+        exchange(talk);
+    }
+}
+
+static void send_more_than_the_ring_takes(struct talk *talk) {
+    while (talk->sent < most_bytes && send_some(talk, 4096, MSG_DONTWAIT) > 0) {
+    }
+    assert_int_equal(close(talk->ends[0]), 0);
+}
+
+static void send_through_tcp(struct talk *talk) {
+    (void)send_some(talk, 1, MSG_DONTROUTE); /* which the ring does not carry */
+    assert_int_equal(close(talk->ends[0]), 0);
+}
+
+static void shut_down(struct talk *talk) {
+    (void)shutdown(talk->ends[0], SHUT_WR); /* the other direction is open */
+}
+
+static void close_it(struct talk *talk) {
+    assert_int_equal(close(talk->ends[0]), 0);
+}
+
+/* Each ending sends bytes, or the end, behind bytes that the reader cannot get. */
+static void lost_bytes_are_an_error(void **state) {
+    void (*const ending)(struct talk *) = *(void (**)(struct talk *))*state;
+    struct talk talk = {.sent = 0};
+    (void)alarm(hangs_after_s);
+    make_pair(talk.ends);
+    go_over(&talk);
+    for_all_descriptors(cut_device, talk.ends);
+    for (int i = 0; i < 20; ++i) {
+        (void)send_some(&talk, 1000, MSG_DONTWAIT);
+    }
+    ending(&talk);
+    ssize_t last = 0;
+    do {
+        last = receive_some(&talk, SIZE_MAX);
+    } while (last > 0);
+    assert_int_equal(last, -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(close(talk.ends[1]), 0);
+    (void)alarm(0);
+}
+
+int main(void) {
+    static void (*endings[])(struct talk *) = {send_more_than_the_ring_takes, send_through_tcp, shut_down,
+                                               close_it};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
+        cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
+        cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[2]),
+        cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[3]),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
