@@ -10,14 +10,14 @@ endif()
 set(RPMA_TEST_LAUNCHER ${PROJECT_SOURCE_DIR}/tests/launch.sh)
 
 # rpma_test_properties(test LABELS label... [TIMEOUT seconds] [RUN_SERIAL] [ENVIRONMENT name=value...]) Sets the
-# properties of every test, also of those that rpma_test does not make: exit code 77 is a skip.
+# properties of every test, also of those that rpma_test does not make: exit code 77 is a skip. The label memcheck is
+# that of a test whose programs run under memcheck when RPMA_VALGRIND=1.
 function(rpma_test_properties test)
     cmake_parse_arguments(test "RUN_SERIAL" "TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
     if(NOT test_TIMEOUT)
         set(test_TIMEOUT 120)
     endif()
-    if("api" IN_LIST test_LABELS OR "examples" IN_LIST test_LABELS)
-        # These run under memcheck too.
+    if("memcheck" IN_LIST test_LABELS)
         math(EXPR test_TIMEOUT "${test_TIMEOUT} * 5")
     endif()
     math(EXPR test_TIMEOUT "${test_TIMEOUT} * ${RPMA_TEST_SLOWNESS}")
@@ -63,6 +63,7 @@ function(rpma_test)
     set(launcher "")
     if("api" IN_LIST test_LABEL)
         set(launcher ${RPMA_TEST_LAUNCHER})
+        list(APPEND test_LABEL memcheck)
     endif()
     add_test(NAME ${test_NAME} COMMAND ${launcher} $<TARGET_FILE:test_${test_NAME}> ${test_ARGUMENTS}
              WORKING_DIRECTORY ${folder})

@@ -6,7 +6,7 @@
 #   --lint       clang-tidy, shellcheck, sizes too       --clang        the suites built with clang-19 too
 #   --asan       the suites under ASan and UBSan too    --asan-clang   the same, with clang-19
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
-#   --valgrind   the api and example suites under memcheck too
+#   --valgrind   the tests with the label memcheck too, under it: of api and examples
 #   --lab        the suites in the kernel lab too: rxe, siw, an NVDIMM (doc/LAB.md); skipped, and why, where it cannot run
 #   --soak       what takes too long for every change too (10,000 connections, servers under load for minutes)
 #   --fuzz=SECONDS   libFuzzer for so long on each fuzz target, after its corpus (clang-19)
@@ -135,7 +135,7 @@ suites() {  # suites RUN PRESET
 }
 
 under_valgrind() {
-    build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^(api|examples)$'
+    build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^memcheck$'
 }
 
 # Two guests at a time: a guest has one processor and 2 GiB. A row that fails runs up to twice more, and all runs are
