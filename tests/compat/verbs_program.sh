@@ -5,7 +5,7 @@
 # Runs programs of Debian, unmodified, over the soft device; with -o only the server or only the client has it, and the
 # other end has the kernel's. SERVER and CLIENT are command lines in which PORT stands for a free port, the same in
 # both. The client runs TIMES times, once the server listens at that port, TCP or UDP, or there is a listening socket
-# that FILTER of ss(8) finds; with -r it may fail and try again. Every program must end with 0 within 50 seconds; with
+# that FILTER of ss(8) finds; with -r it may fail and try again. Every program must end with 0 within 100 seconds; with
 # -k the server does not end by itself, and is ended after the client. Without a CLIENT, only SERVER runs, and need not
 # listen. A line of the last program's output must match REGEX.
 #
@@ -23,7 +23,7 @@ times=1
 expected=
 filter=
 tries=1
-limit_s=50
+limit_s=100
 soft=both
 extra=
 copied=
