@@ -11,11 +11,16 @@
 // exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
 // the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the next pread of a block;
 // that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems
-// cannot allocate, and while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much room there is.
+// cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much room there is, and
+// while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -166,6 +171,28 @@ EXPORTED int fstatvfs(int fd, struct statvfs *where) noexcept {
     }
     using Look = decltype(fstatvfs);
     return reinterpret_cast<Look *>(dlsym(RTLD_NEXT, "fstatvfs"))(fd, where);
+}
+
+EXPORTED int ioctl(int fd, unsigned long request, ...) noexcept {
+    va_list arguments;
+    va_start(arguments, request);
+    void *const argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (request != FICLONE || !exists("RPMA_TEST_CLONES")) {
+        return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+    }
+    const int source = static_cast<int>(reinterpret_cast<std::intptr_t>(argument));
+    struct stat status{};
+    off_t offset = 0;
+    if (fstat(source, &status) != 0) {
+        return -1;
+    }
+    while (offset < status.st_size) {
+        if (sendfile(fd, source, &offset, static_cast<std::size_t>(status.st_size - offset)) <= 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 EXPORTED int rpma_conn_req_mr_reg(rpma_conn_req *request, void *memory, std::size_t size, int usage,

@@ -157,6 +157,31 @@ refused 'Input/output error; nothing was committed' "$rpma" push second "$addres
 [ ! -e failure ] || die "storage was not asked"
 stop_server
 
+# A file system that shares blocks has the new file have all bytes of the newest content at once. They are verified before the
+# commit, so no content has what is damaged below good checksums, or what cannot be read.
+export RPMA_TEST_CLONES=$work/clones RPMA_TEST_NO_READ=$work/no_read
+start_server clones
+unset RPMA_TEST_CLONES RPMA_TEST_NO_READ
+touch clones
+head -c 200000 /dev/urandom >file
+bounded "$rpma" push file "$address" --incremental >stdout 2>stderr || die "push --incremental"
+sequence=1
+for damage in 'printf XXXX | dd of="clones/default/$sequence" bs=1 seek=70000 conv=notrunc status=none' 'touch no_read'; do
+    head -c 10 /dev/urandom | dd of=file conv=notrunc status=none
+    eval "$damage"
+    refused_with 3 'the server cannot build on what it has' "$rpma" push file "$address" --incremental
+    refused_with 6 "content $sequence is damaged: its block at 65536" "$rpma" status "$address"
+    for sent in 200000 65536; do # what is known to be damaged is no base
+        head -c 10 /dev/urandom | dd of=file conv=notrunc status=none
+        bounded "$rpma" push file "$address" --incremental --json >stdout 2>stderr || die "push --incremental"
+        grep -q "\"sent\":$sent," stdout || die "expected $sent bytes: $(cat stdout)"
+        sequence=$((sequence + 1))
+        pulled file
+    done
+    bounded "$rpma" status "$address" >stdout 2>stderr || die "the newest content is good"
+done
+stop_server
+
 # A server that was killed may have left names that are not on storage. The next one tells nobody of a content whose name it
 # cannot make durable, and does not start when that is so of a folder.
 start_server left

@@ -521,7 +521,7 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     if (found != names_.end() && !found->second.unread.empty()) {
         return failed("{}: {}", name, found->second.unread);
     }
-    StoreUpload::Options options{found == names_.end(), 0, {}, {}, true};
+    StoreUpload::Options options{found == names_.end(), 0, {}, {}, true, true, {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -532,7 +532,14 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
     const std::uint64_t sequence = found != names_.end() ? found->second.last + 1 : 1;
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
-        options.newest = contents.empty() ? 0 : contents.rbegin()->first;
+        if (!contents.empty()) {
+            const auto &[newest, entry] = *contents.rbegin();
+            options.newest = newest;
+            options.newest_is_good = known_fault_of(name, newest, entry).text.empty();
+            options.tell_damage = [this, name, newest](const std::string &fault) {
+                take_fault({name, newest, {}, fault});
+            };
+        }
         if (const auto tagged = found->second.tagged(); tagged != contents.end()) {
             options.tagged = tagged->second.note;
             options.is_whole = fault_of(name, tagged->first, tagged->second).text.empty();

@@ -93,9 +93,12 @@ int StoreUpload::make_file() {
     return file_ ? 0 : errno;
 }
 
-// The newest content is not taken when its file, its note and the checksums beside it do not fit each other.
+// The newest content is not taken when it is known to be damaged, or when its file, its note and the
+// checksums beside it do not fit each other. Its bytes are verified when a block is taken.
 std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) const {
-    auto file = options_.newest != 0 ? open_content(store_.get(), name(), options_.newest) : failed("{}", "");
+    auto file = options_.newest != 0 && options_.newest_is_good
+                    ? open_content(store_.get(), name(), options_.newest)
+                    : failed("{}", "");
     const auto note = file ? read_note(file->get()) : failed("{}", "");
     struct stat status{};
     if (!note || fstat(file->get(), &status) != 0 || std::cmp_not_equal(status.st_size, note->length)) {
@@ -319,12 +322,8 @@ int StoreUpload::pass_to(std::uint64_t offset) {
     while (end_ < offset) {
         const std::size_t block = end_ / block_size;
         const std::size_t size = base_->blocks.size_of(block);
-        if (const int error = base_->is_cloned ? 0 : copy_block(block, size); error != 0) {
-            // The blocks before it are left to the next push instead, which has the room then too.
-            if (base_->is_partial && (error == EINVAL || is_full(error))) {
-                (void)drop_partial();
-                base_.reset();
-            }
+        if (const int error = take_block(block, size); error != 0) {
+            give_up_base(error, end_);
             return error;
         }
         const BlockSum &sum = base_->blocks.sums[block];
@@ -335,9 +334,9 @@ int StoreUpload::pass_to(std::uint64_t offset) {
     return 0;
 }
 
-// Copies a block of the base, and verifies it, because it was read anyway. Returns 0 or an errno value, which
-// is EINVAL when the block is damaged. So is one of a partial that cannot be read: no content has it.
-int StoreUpload::copy_block(std::size_t block, std::size_t size) const {
+// Reads and verifies a block of the base, and copies it unless the new file has it already. Returns 0 or an
+// errno value, which is EINVAL when the block is damaged, or cannot be read.
+int StoreUpload::take_block(std::size_t block, std::size_t size) const {
     const std::uint64_t begin = block * base_->blocks.block_size;
     Crc32c found;
     for (std::size_t done = 0; done < size;) {
@@ -345,16 +344,29 @@ int StoreUpload::copy_block(std::size_t block, std::size_t size) const {
         const ssize_t got =
             pread(base_->file.get(), piece_->data(), wanted, static_cast<off_t>(begin + done));
         if (got <= 0) {
-            return got < 0 && !base_->is_partial ? errno : EINVAL;
+            return EINVAL;
         }
         const auto piece = std::span{*piece_}.first(static_cast<std::size_t>(got));
-        if (const int error = write_all(file_.get(), piece, begin + done); error != 0) {
+        const int error = base_->is_cloned ? 0 : write_all(file_.get(), piece, begin + done);
+        if (error != 0) {
             return error;
         }
         found.update(piece);
         done += piece.size();
     }
     return found.value() == base_->blocks.sums[block].checksum ? 0 : EINVAL;
+}
+
+// Takes an error at a block of the base into account. The blocks before it are left to the next push instead
+// of those of a partial, which has the room then too. A content that is damaged is not taken again.
+void StoreUpload::give_up_base(int error, std::uint64_t offset) {
+    if (base_->is_partial && (error == EINVAL || is_full(error))) {
+        (void)drop_partial();
+        base_.reset();
+    } else if (error == EINVAL) {
+        options_.tell_damage(
+            fmt::format("is damaged: its block at {} cannot be read, or has another checksum", offset));
+    }
 }
 
 // Has the kernel begin to write what is there to storage, so that the commit does not wait for all of it. An

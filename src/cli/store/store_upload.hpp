@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,9 @@ public:
         std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
         Note tagged;                         // that of the newest tag, if there is one
         bool is_whole;                       // as far as is known, its file is good
+        bool newest_is_good;                 // as far as is known without a look at its file
+        // Takes what is wrong with the newest content. Any thread may call it.
+        std::function<void(const std::string &)> tell_damage;
     };
 
     // `store` is the folder of the store.
@@ -93,7 +97,8 @@ private:
     void leave_partial();
     [[nodiscard]] int add(std::span<const std::byte> bytes);
     [[nodiscard]] int pass_to(std::uint64_t offset);
-    [[nodiscard]] int copy_block(std::size_t block, std::size_t size) const;
+    [[nodiscard]] int take_block(std::size_t block, std::size_t size) const;
+    void give_up_base(int error, std::uint64_t offset);
     void start_write_back();
     [[nodiscard]] Answer publish();
 

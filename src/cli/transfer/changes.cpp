@@ -101,9 +101,9 @@ Outcome<std::uint64_t> send_changes(Session &session, const Source &source, cons
             sent += bytes.size();
             TRY(wait(bytes.size()));
         }
-        // The server copies what it has not got while the next segment is compared.
-        if (end < count && is_same(end - 1)) {
-            TRY(session.store(end * blocks.block_size, {}));
+        // The server verifies, and copies, what it has not got while the next segment is compared.
+        if (is_same(end - 1)) {
+            TRY(session.store(std::min<std::uint64_t>(blocks.length, end * blocks.block_size), {}));
         }
         TRY(session.keep_alive());
         if (interrupted()) {
