@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Run in the kernel lab's guest: power cuts of a store at random moments of pushes, incremental pushes, rollbacks and
-the removal of old contents, on ext4, xfs and btrfs. device mapper's log-writes records each write and flush of the disk
-below a server, and the moments at which a client had its answer. A power cut is then a disk that has all that was
-flushed by a moment of the record, and any of the writes after that. It is mounted: the contents that were acknowledged
-have to be there, and each content has to be what was pushed. One of two faults has to be found: an fsync that does
-nothing for what has a name, or for files.
+"""Run in the kernel lab's guest: power cuts of a store at random moments of pushes, incremental pushes, pushes that are
+cut off and go on, rollbacks and the removal of old contents, on ext4, xfs and btrfs. device mapper's log-writes records
+each write and flush of the disk below a server, and the moments at which a client had its answer. A power cut is then a
+disk that has all that was flushed by a moment of the record, and any of the writes after that. It is mounted: the contents
+that were acknowledged have to be there, and each content has to be what was pushed. One of two faults has to be found: an
+fsync that does nothing for what has a name, or for files.
     store-cuts.py BUILD-FOLDER     RPMA_CUTS: how many (default 20); RPMA_SEED: repeats a run's choices"""
 
 import ctypes
 import fcntl
+import glob
 import hashlib
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -119,18 +121,30 @@ class Client(threading.Thread):
 
     def do(self, number):
         name = f"{WHERE}/{self.name_of_contents}"
-        kind = self.chance.choice(("push", "incremental", "incremental", "rollback")) if number > 1 else "incremental"
+        kind = self.chance.choice(("push", "incremental", "incremental", "resume", "rollback")) if number > 1 else "incremental"
         if kind == "rollback" and number > 2:
             self.contents[number] = self.contents[number - 2]
             call(RPMA, "rollback", name)
         else:
-            changed = self.changed() if kind == "incremental" else self.chance.randbytes(self.chance.randrange(1, 12 * BLOCK))
+            least = 8 * BLOCK if kind == "resume" else 1
+            changed = self.changed() if kind == "incremental" else self.chance.randbytes(self.chance.randrange(least, 12 * BLOCK))
             label = f"{self.name_of_contents}-{number}"
             self.contents[number] = (changed, label)
             with open(f"{self.name_of_contents}.new", "wb") as file:
                 file.write(changed)
-            call(RPMA, "push", file.name, name, "--label", label, *(["--incremental"] if kind == "incremental" else []))
+            if kind == "resume":
+                self.cut_off(file.name, name)
+            call(RPMA, "push", file.name, name, "--wait", "60", "--label", label, *([f"--{kind}"] if kind in ("incremental", "resume") else []))
         self.newest = self.contents[number][0]
+
+    def cut_off(self, file, name):
+        """Ends a push at a random moment. Its rate lets it take longer."""
+        with subprocess.Popen([RPMA, "push", "--resume", "--rate", "64K", file, name], stdout=subprocess.DEVNULL) as push:
+            try:
+                push.wait(self.chance.uniform(0.2, 2))
+            except subprocess.TimeoutExpired:
+                push.kill()
+        assert push.returncode == -signal.SIGKILL, push.returncode
 
     def changed(self):
         """Returns the newest content with some of its bytes changed, and another length."""
@@ -227,7 +241,7 @@ class Record:
                 if data != expected or note["label"] != label or note["bytes"] != len(expected):
                     raise Bad(f"FALSE: {name}: content {sequence} has {len(data)} bytes ({digest(data)}), expected "
                               f"{len(expected)} ({digest(expected)}); its note is {note}; acknowledged were {acknowledged}")
-            strangers = [file for file in files if not re.fullmatch(r"[0-9]+|\.[0-9]+\.blocks", file)]
+            strangers = [file for file in files if not re.fullmatch(r"[0-9]+|\.([0-9]+\.blocks|partial(\.blocks)?)", file)]
             if strangers:
                 raise Bad(f"{name} has {strangers}")
 
@@ -236,21 +250,25 @@ class Record:
         with Server():
             for client in self.clients:
                 name = f"{WHERE}/{client.name_of_contents}"
-                if os.path.isdir(f"mnt/store/{client.name_of_contents}"):
+                if glob.glob(f"mnt/store/{client.name_of_contents}/[0-9]*"):
                     call(RPMA, "pull", name, "got")
                     with open("got", "rb") as got:
                         client.newest = got.read()
                     if client.newest not in [content for content, _ in client.contents.values()]:
                         raise Bad(f"FALSE: a pull of {name} gives {len(client.newest)} bytes")
                 client.chance = chance
-                new = client.changed()
-                with open("new", "wb") as file:
-                    file.write(new)
-                call(RPMA, "push", "new", name, "--incremental")
-                call(RPMA, "pull", name, "got")
-                with open("got", "rb") as got:
-                    if got.read() != new:
-                        raise Bad(f"FALSE: an incremental push of {name} after the cut is another content")
+                for option in ("--resume", "--incremental"):
+                    client.newest = client.changed()
+                    with open("new", "wb") as file:
+                        file.write(client.newest)
+                    push = (RPMA, "push", "new", name, option)
+                    # What a push has left may be damaged. This one commits nothing then, and the next does not build on it.
+                    if option != "--resume" or subprocess.run(push, capture_output=True, check=False).returncode == 3:
+                        call(*push)
+                    call(RPMA, "pull", name, "got")
+                    with open("got", "rb") as got:
+                        if got.read() != client.newest:
+                            raise Bad(f"FALSE: a push {option} of {name} after the cut is another content")
             call(RPMA, "check", "--store", "mnt/store")
 
     def cut(self, device, moment, chance, goes_on):
