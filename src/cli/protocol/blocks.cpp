@@ -48,6 +48,11 @@ std::size_t Blocks::size_of(std::size_t block) const {
     return std::min<std::uint64_t>(block_size, length - block * block_size);
 }
 
+bool Blocks::has_same(std::size_t block, const Blocks &other) const {
+    return block < sums.size() && block < other.sums.size() && size_of(block) == other.size_of(block) &&
+           sums[block] == other.sums[block];
+}
+
 std::uint32_t Blocks::checksum() const {
     Crc32c whole;
     const Crc32c::Behind behind_block{block_size};

@@ -44,6 +44,8 @@ struct Blocks {
 
     // Returns how many bytes a block has.
     [[nodiscard]] std::size_t size_of(std::size_t block) const;
+    // Returns whether a block is the same in both; each has blocks of one size.
+    [[nodiscard]] bool has_same(std::size_t block, const Blocks &other) const;
     // Returns the CRC32C of the content.
     [[nodiscard]] std::uint32_t checksum() const;
 };

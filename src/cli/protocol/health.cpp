@@ -30,6 +30,14 @@ public:
         }
         return *this;
     }
+    // Calls `take_object` with the members of an object, which returns whether they are good.
+    template <typename TakeObject>
+    Members &take_in(const char *name, TakeObject take_object) {
+        if (const json *const found = find(name, json::value_t::object)) {
+            good_ = take_object(Members{*found});
+        }
+        return *this;
+    }
     Members &take(const char *name, bool &value) {
         if (const json *const found = find(name, json::value_t::boolean)) {
             value = found->get<bool>();
@@ -107,6 +115,14 @@ std::string encode_health(const Health &health) {
         object["commits"].push_back(std::move(one));
     }
     object["last"] = encode_list({health.last});
+    if (health.follows) {
+        const Following &follows = *health.follows;
+        object["follows"] = {{"leader", follows.leader},
+                             {"contents", follows.contents},
+                             {"bytes", follows.bytes},
+                             {"told", follows.seconds.has_value()},
+                             {"seconds", follows.seconds.value_or(0)}};
+    }
     object["reasons"] = json::array();
     for (const Reason &reason : health.reasons) {
         object["reasons"].push_back({{"kind", reason.kind},
@@ -158,6 +174,21 @@ Outcome<Health> decode_health(std::string_view text) {
         .take_all("reasons", take_reason);
     if (members.has("commits")) {
         members.take_all("commits", take_commit);
+    }
+    if (members.has("follows")) {
+        Following &follows = health.follows.emplace();
+        bool told = false;
+        std::uint64_t seconds = 0;
+        members.take_in("follows", [&](Members one) {
+            return static_cast<bool>(one.take("leader", follows.leader)
+                                         .take("contents", follows.contents)
+                                         .take("bytes", follows.bytes)
+                                         .take("told", told)
+                                         .take("seconds", seconds));
+        });
+        if (told) {
+            follows.seconds = seconds;
+        }
     }
     if (members.has("room_known")) {
         members.take("room_known", room_known);

@@ -15,7 +15,7 @@ namespace cli {
 
 // Why the server would not take a push, or a newest content is not good.
 struct Reason {
-    std::string kind;  // deleted, truncated, damaged, store, storage, slow or room
+    std::string kind;  // deleted, truncated, damaged, store, storage, slow, room or behind
     std::string name;  // of the content; empty when it concerns all
     std::uint64_t sequence = 0;
     std::string text;
@@ -37,6 +37,14 @@ struct Committing {
     bool left = false;  // its client is gone
 };
 
+// What a server that follows another one (rpma serve --follow) lacks, as far as its leader has told.
+struct Following {
+    std::string leader;
+    std::uint64_t contents = 0;
+    std::uint64_t bytes = 0;                 // of these contents
+    std::optional<std::uint64_t> seconds{};  // since the leader told it; none when it has not yet
+};
+
 struct Health {
     std::string version;  // of the server
     std::uint64_t uptime_seconds = 0;
@@ -51,6 +59,7 @@ struct Health {
     std::vector<Pushing> pushes;
     std::vector<Committing> commits;
     Listed last;  // the last commit; its sequence is 0 without one
+    std::optional<Following> follows;
     std::vector<Reason> reasons;
 };
 

@@ -130,8 +130,9 @@ enum class Ask : std::uint8_t {
     // Make a text about the server or its contents (cli/protocol/health, cli/protocol/note), once on a
     // connection. The answer has a region of it. For a push of a content of this length: the checksums of the
     // newest content's blocks (cli/protocol/blocks), of which the push keeps those over which its offsets
-    // pass; no text when all bytes have to come. With the offset look_to_resume, those of what an earlier
-    // push has left are meant, and this push leaves its bytes too when it is cut off.
+    // pass; no text when all bytes have to come. For a pull: those of its content, no text when there are
+    // none. With the offset look_to_resume, those of what an earlier push has left are meant, and this push
+    // leaves its bytes too when it is cut off.
     Look = 6,
     // Give the content, which has this length and checksum, the tag that is the label's text. A push does it
     // before any byte.

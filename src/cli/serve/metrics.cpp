@@ -22,6 +22,7 @@
 
 #include "base/fd.hpp"
 #include "cli/arguments.hpp"
+#include "cli/serve/follower.hpp"
 #include "cli/serve/page.hpp"
 
 namespace cli {
@@ -121,6 +122,33 @@ private:
     const Store &store_;
 };
 
+// What a follower lacks, at each request.
+class OfFollower final : public prometheus::Collectable {
+public:
+    explicit OfFollower(const Follower &follower) : follower_{follower} {}
+
+    [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+        Health health;
+        follower_.tell(health);
+        const Following &lacks = *health.follows;
+        std::vector<MetricFamily> families{
+            gauge("rpma_behind_contents", "Contents that the leader has told of, and that are not here yet.",
+                  lacks.contents),
+            gauge("rpma_behind_bytes", "Bytes of these contents.", lacks.bytes),
+            gauge("rpma_behind_faults", "Reasons why the server does not follow its leader.",
+                  health.reasons.size())};
+        if (lacks.seconds) {
+            families.push_back(gauge("rpma_leader_seconds",
+                                     "How long ago the leader told what it has. Missing before that.",
+                                     *lacks.seconds));
+        }
+        return families;
+    }
+
+private:
+    const Follower &follower_;
+};
+
 const prometheus::Histogram::BucketBoundaries seconds_of_storage{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03,
                                                                  0.1,    0.3,    1,     3,     10,   30};
 
@@ -155,14 +183,17 @@ struct Metrics::Parts {
     std::shared_ptr<std::atomic<Clock::rep>> commit_since = std::make_shared<std::atomic<Clock::rep>>(0);
     std::shared_ptr<prometheus::Collectable> oldest_commit = std::make_shared<OldestCommit>(commit_since);
     std::shared_ptr<prometheus::Collectable> store;
+    std::shared_ptr<prometheus::Collectable> follower;  // of a server that follows
     std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
     std::unique_ptr<Page> page;  // ends first
 
     [[nodiscard]] std::string text() const {
         std::ostringstream text;
-        for (const prometheus::Collectable *part :
-             {static_cast<prometheus::Collectable *>(registry.get()), store.get(), oldest_commit.get()}) {
-            prometheus::TextSerializer{}.Serialize(text, part->Collect());
+        for (const prometheus::Collectable *part : {static_cast<prometheus::Collectable *>(registry.get()),
+                                                    store.get(), oldest_commit.get(), follower.get()}) {
+            if (part != nullptr) {
+                prometheus::TextSerializer{}.Serialize(text, part->Collect());
+            }
         }
         return text.str();
     }
@@ -221,6 +252,10 @@ Metrics::Metrics(const Store &store) : parts_{std::make_unique<Parts>(store)} {
 }
 
 Metrics::~Metrics() = default;
+
+void Metrics::follow(const Follower &follower) {
+    parts_->follower = std::make_shared<OfFollower>(follower);
+}
 
 Outcome<> Metrics::listen(const std::string &address) {
     const Address given = TRY(parse_address(address));

@@ -14,6 +14,8 @@
 
 namespace cli {
 
+class Follower;
+
 // Any thread may call it. The store outlives it.
 class Metrics {
 public:
@@ -22,6 +24,8 @@ public:
     Metrics &operator=(const Metrics &) = delete;
     ~Metrics();
 
+    // Tells also what a follower lacks, which outlives the metrics. Before listen(), in the same thread.
+    void follow(const Follower &follower);
     // Serves them over HTTP at this address, which has a port, in threads of its own. Each request looks at a
     // file of each name of the store, as the status does.
     [[nodiscard]] Outcome<> listen(const std::string &address);

@@ -14,16 +14,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/mutex.hpp"
 #include "base/tls.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
 #include "cli/report.hpp"
+#include "cli/serve/follower.hpp"
 #include "cli/serve/listen_addresses.hpp"
 #include "cli/serve/server.hpp"
 #include "cli/store/store.hpp"
@@ -38,6 +41,7 @@ struct ServeOptions {
     std::string max_bytes;
     std::string scrub_rate;
     std::string metrics;  // where they are served; empty without
+    std::string follow;   // the leader; empty without
     std::uint64_t max_names = StoreOptions{}.max_names;
     std::vector<std::string> listen{"127.0.0.1:7204"};
     std::vector<std::string> allow;
@@ -111,6 +115,9 @@ void print_start(const ServeOptions &options, const std::vector<Place> &places, 
                             durable ? "" : ": pushed content may be lost"));
     summary.add_json("durable", durable);
     summary.add("device", devices);
+    if (!options.follow.empty()) {
+        summary.add("follows", options.follow);
+    }
     if (!options.metrics.empty()) {
         summary.add("metrics", fmt::format("http://{}/metrics", options.metrics));
     }
@@ -259,6 +266,10 @@ Outcome<Permissions> permissions_of(const ServeOptions &options) {
 Outcome<> serve(const ServeOptions &options) {
     ServerLimits limits = limits_of(options);
     limits.permissions = TRY(permissions_of(options));
+    std::optional<Address> leader;
+    if (!options.follow.empty()) {
+        leader = TRY(parse_address(options.follow));
+    }
     const base::Fd signals = TRY(open_signals());
     auto places = TRY(open_places(options));
     StoreOptions wanted{
@@ -273,9 +284,18 @@ Outcome<> serve(const ServeOptions &options) {
     if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {
         store->serve_copies();
     }
+    base::Mutex printing;  // the follower has a thread of its own
+    const auto print = [&options, &printing](const ServerEvent &event) {
+        const base::Lock lock{printing};
+        print_event(options, event);
+    };
+    const auto follower = leader ? std::make_unique<Follower>(*store, *leader, options.keep) : nullptr;
     Metrics metrics{*store};
-    Server server{*store, std::move(limits), metrics,
-                  [&options](const ServerEvent &event) { print_event(options, event); }};
+    Server server{*store, std::move(limits), metrics, print};
+    if (follower) {
+        metrics.follow(*follower);
+        server.follow(*follower);
+    }
     if (const auto started = start(options, places, *store, server, metrics); !started) {
         store->discard_created();
         return started;
@@ -286,7 +306,17 @@ Outcome<> serve(const ServeOptions &options) {
     print_start(options, places, server, summary);
     print_warnings();
     tell_ready();
-    return server.run(signals.get());
+    if (follower) {
+        const Who from{leader->host, {}};
+        TRY(follower->start(metrics, [&, from](const std::string &name, const Content &content) {
+            print({ServerEvent::Kind::Committed, from, {}, nullptr, name, content});
+        }));
+    }
+    const auto served = server.run(signals.get());
+    if (follower) {
+        follower->stop();
+    }
+    return served;
 }
 
 }  // namespace
@@ -322,6 +352,10 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->add_option("--scrub-rate", options->scrub_rate,
                      "Read the contents again and again, so many bytes each second, and verify them")
         ->type_name("SIZE");
+    command
+        ->add_option("--follow", options->follow,
+                     "Keep what this server has, its leader, and take contents from it alone")
+        ->type_name("ADDRESS[:PORT]");
     const auto refuse = [](const std::vector<std::string> &) {
         throw CLI::ValidationError("--pool",
                                    "a pool file is not served any more: serve it with the rpma that made it "

@@ -30,6 +30,8 @@
 
 namespace cli {
 
+class Follower;
+
 struct ServerLimits {
     std::chrono::seconds push_lease{30};  // a push that stores too little in this time is ended
     std::chrono::seconds idle{60};        // for a pull; a client that measures has ten times as long
@@ -67,6 +69,9 @@ public:
     // Returns ": " and the device's logged reason why durability is None; empty when it logged nothing.
     [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
 
+    // Takes no push, because all contents come from a leader. The follower outlives the server.
+    void follow(const Follower &follower) { follower_ = &follower; }
+
     // Serves until `signal_fd` brings another signal than SIGHUP. At SIGHUP it ends the connections whose
     // clients would not be let in any more. The other failures end single connections and are printed.
     [[nodiscard]] Outcome<> run(int signal_fd);
@@ -91,8 +96,9 @@ private:
         std::uint64_t number = 0;
         Port *port = nullptr;
         Mode mode{};
-        std::string name;       // of the contents that it is about
-        bool admitted = false;  // otherwise it only gets the reason of the refusal
+        std::string name;            // of the contents that it is about
+        std::uint64_t sequence = 0;  // of the content that it pulls
+        bool admitted = false;       // otherwise it only gets the reason of the refusal
         bool established = false;
         bool committing = false;
         bool answered = false;  // its commit has been answered
@@ -151,6 +157,7 @@ private:
     [[nodiscard]] std::string why_full(const Client &client) const;
     [[nodiscard]] std::string why_busy(const std::string &name) const;
     [[nodiscard]] std::string why_no_push() const;
+    [[nodiscard]] std::string why_follows(Mode mode) const;
     [[nodiscard]] int pusher_of(const std::string &name) const;
     void make_room_for_refused();
     [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
@@ -178,6 +185,7 @@ private:
     Store &store_;
     Metrics &metrics_;
     ServerLimits limits_;
+    const Follower *follower_ = nullptr;  // of a server that follows another one
     std::function<void(const ServerEvent &)> happened_;
     Clock::time_point begun_ = Clock::now();
     std::uint64_t instance_ = random_number();

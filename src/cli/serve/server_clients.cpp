@@ -9,6 +9,7 @@
 #include "base/address.hpp"
 #include "base/log.hpp"
 #include "cli/log.hpp"
+#include "cli/serve/follower.hpp"
 #include "cli/serve/server.hpp"
 #include "stream/wire.hpp"
 
@@ -121,6 +122,15 @@ std::string Server::why_no_push() const {
     return store_.why_no_push();
 }
 
+// Returns the reason why a server that follows another one does not do this; empty when it does. A tag would
+// make it one of the servers of a register, of which it is none.
+std::string Server::why_follows(Mode mode) const {
+    const bool is_refused = follower_ != nullptr && (mode == Mode::Push || mode == Mode::Tag);
+    return is_refused ? fmt::format("this server follows {}, and takes contents from there alone",
+                                    follower_->leader())
+                      : "";
+}
+
 // Returns the fd of the client that pushes this name, and -1 without one.
 int Server::pusher_of(const std::string &name) const {
     const auto found = pushers_.find(name);
@@ -165,6 +175,9 @@ Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client)
     if (const std::string full = why_full(client); !full.empty() && hello.mode != Mode::Status) {
         return refuse(Status::Full, full);
     }
+    if (const std::string why = why_follows(hello.mode); !why.empty()) {
+        return refuse(Status::Failed, why);
+    }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
         const std::string busy = hello.mode == Mode::Push ? why_busy(hello.name) : "";
         if (!busy.empty()) {
@@ -200,6 +213,9 @@ Health Server::health() const {
             {{name, commit.who.host, commit.who.identity, seconds_since(commit.since)}, pusher_of(name) < 0});
     }
     tell_of_storage(health);
+    if (follower_ != nullptr) {
+        follower_->tell(health);
+    }
     return health;
 }
 
@@ -258,6 +274,7 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
     }
     const Download download = TRY(store_.download(hello.name, hello.sequence));
     metrics_.pulled(download.content.length);
+    client.sequence = download.content.sequence;
     offer.sequence = download.content.sequence;
     offer.length = download.content.length;
     offer.checksum = download.content.checksum;

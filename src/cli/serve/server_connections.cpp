@@ -166,13 +166,16 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
 }
 
 // Has storage make a list or the status, because that looks at the files of many names. It tells how much
-// room there is after those that are gone.
+// room there is after those that are gone. Also has it read the checksums of blocks, for a pull those of its
+// content.
 Outcome<> Server::look(Client &client, std::size_t place, const Request &request) {
     const bool lists = client.mode == Mode::List && client.admitted;
     const bool pushes = client.upload && client.admitted && !client.committing;
-    if ((!lists && !pushes && !client.tells) || std::exchange(client.has_looked, true)) {
+    const bool pulls = client.mode == Mode::Pull && client.admitted;
+    if ((!lists && !pushes && !pulls && !client.tells) || std::exchange(client.has_looked, true)) {
         return failed(
-            "asks for a text (expected that of a client that lists, asks for the status, or pushes, once)");
+            "asks for a text (expected that of a client that lists, asks for the status, pushes, or pulls, "
+            "once)");
     }
     client.looks = Clock::now();
     client.look_place = place;
@@ -183,6 +186,13 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
         job.look = [upload = client.upload, length = request.length,
                     resumes = request.offset == look_to_resume] {
             return resumes ? upload->resume(length) : upload->begin_as_newest(length);
+        };
+        storage_.submit(std::move(job));
+        return {};
+    }
+    if (pulls) {
+        job.look = [&store = std::as_const(store_), name = client.name, sequence = client.sequence] {
+            return store.blocks(name, sequence);
         };
         storage_.submit(std::move(job));
         return {};

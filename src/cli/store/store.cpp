@@ -508,7 +508,7 @@ std::string Store::what_stays(const std::string &name) const {
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
-Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
+Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name, std::uint64_t sequence) {
     base::Fd store{fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0)};
     if (!store) {
         return failed("{}: cannot open it again: {}", text(), errno_text(errno));
@@ -529,7 +529,9 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
         }
         space_->new_names.fetch_add(1, std::memory_order_relaxed);
     }
-    const std::uint64_t sequence = found != names_.end() ? found->second.last + 1 : 1;
+    if (sequence == 0) {
+        sequence = found != names_.end() ? found->second.last + 1 : 1;
+    }
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
         if (!contents.empty()) {
@@ -551,6 +553,21 @@ Outcome<std::unique_ptr<Upload>> Store::upload(const std::string &name) {
         }
     }
     return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));
+}
+
+Listed Store::newest(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    if (found == names_.end() || found->second.contents.empty()) {
+        return {name, 0, {}, {}};
+    }
+    const auto &[sequence, entry] = *found->second.contents.rbegin();
+    return {name, sequence, entry.note, entry.damage};
+}
+
+std::string Store::blocks(const std::string &name, std::uint64_t sequence) const {
+    const base::Fd folder{openat(folder_.get(), name.c_str(), folder_flags)};
+    return folder ? read_blocks(folder.get(), blocks_name(sequence)) : "";
 }
 
 Content Store::committed(const Upload &upload) {

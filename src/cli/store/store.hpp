@@ -119,8 +119,17 @@ public:
     [[nodiscard]] std::string what_stays(const std::string &name) const;
 
     // The upload of another name may be committed meanwhile, and not one of the same name.
-    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name);
-    // Takes the commit of an upload into account, and returns what was committed.
+    [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name) {
+        return open_upload(name, 0);
+    }
+    // Returns an upload of the content that has this sequence on another server, for a thread that alone
+    // commits contents of the name.
+    [[nodiscard]] Outcome<std::unique_ptr<StoreUpload>> replica(const std::string &name,
+                                                                std::uint64_t sequence) {
+        return open_upload(name, sequence);
+    }
+    // Takes the commit of an upload into account, and returns what was committed. The thread of a replica may
+    // call it.
     Content committed(const Upload &upload);
     // Returns whether storage has failed with this errno value in such a way that no push may follow. Each
     // push has a file of its own, so only an error of the device itself concerns the next one.
@@ -128,6 +137,12 @@ public:
     // Returns the newest tag of a name, and the sequence of its content; both 0 without one. Fails when the
     // tag of a content cannot be read.
     [[nodiscard]] Outcome<std::pair<Tag, std::uint64_t>> newest_tag(const std::string &name) const;
+    // Returns the newest content of a name as it was committed, without a look at its file. Its sequence is 0
+    // when there is none. Any thread may call it.
+    [[nodiscard]] Listed newest(const std::string &name) const;
+    // Returns the checksums of a content's blocks as text (cli/protocol/blocks); empty without them. Any
+    // thread may call it.
+    [[nodiscard]] std::string blocks(const std::string &name, std::uint64_t sequence) const;
     // A sequence of 0 means the newest content.
     [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
     // Returns a list of the contents (cli/protocol/note); an empty name means all. Looks at each file, in any
@@ -147,6 +162,9 @@ private:
     };
 
     explicit Store(std::string path) : path_{std::move(path)} {}
+    // A sequence of 0 means the one after the last.
+    [[nodiscard]] Outcome<std::unique_ptr<StoreUpload>> open_upload(const std::string &name,
+                                                                    std::uint64_t sequence);
     [[nodiscard]] Outcome<> try_out();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/protocol/blocks.hpp"
+
 namespace cli {
 
 namespace {
@@ -91,6 +93,21 @@ Outcome<Note> read_note(int file) {
 
 std::string blocks_name(std::uint64_t sequence) {
     return fmt::format(".{}{}", sequence, blocks_ending);
+}
+
+std::string read_blocks(int folder, const std::string &name) {
+    const base::Fd file{openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    constexpr std::uint64_t most = (most_blocks + 1) * sizeof(BlockSum);
+    struct stat status{};
+    if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        std::cmp_greater(status.st_size, most)) {
+        return {};
+    }
+    std::string text;
+    const auto take = [&text](std::span<const std::byte> bytes, std::uint64_t) {
+        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    };
+    return read_all(file.get(), static_cast<std::uint64_t>(status.st_size), take) == 0 ? text : "";
 }
 
 std::uint64_t sequence_of_blocks(std::string_view file_name) {

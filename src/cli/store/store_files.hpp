@@ -56,6 +56,10 @@ using MayRead = std::function<bool(std::uint64_t)>;
 inline constexpr const char *partial_name = ".partial";
 inline constexpr const char *partial_blocks_name = ".partial.blocks";
 
+// Returns the checksums of blocks that are in a file with such a name, as text; empty without them. No file
+// there is taken for more than it says: whoever uses the text decodes it with checks.
+[[nodiscard]] std::string read_blocks(int folder, const std::string &name);
+
 // Returns the sequence in such a name; 0 when it is none.
 [[nodiscard]] std::uint64_t sequence_of_blocks(std::string_view file_name);
 

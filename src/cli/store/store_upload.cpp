@@ -24,24 +24,7 @@ Answer not_stored(int error) {
     return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
 }
 
-// Returns the checksums of blocks that are in a file beside a content, as text; empty without them. No file
-// there is taken for more than it says: whoever uses the text decodes it with checks.
-std::string read_blocks(int folder, const char *name) {
-    const base::Fd file{openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
-    constexpr std::uint64_t most = (most_blocks + 1) * sizeof(BlockSum);
-    struct stat status{};
-    if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-        std::cmp_greater(status.st_size, most)) {
-        return {};
-    }
-    std::string text;
-    const auto take = [&text](std::span<const std::byte> bytes, std::uint64_t) {
-        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-    };
-    return read_all(file.get(), static_cast<std::uint64_t>(status.st_size), take) == 0 ? text : "";
-}
-
-// Writes such a file. Nobody relies on it, so a failure leaves none.
+// Writes a file of checksums of blocks. Nobody relies on it, so a failure leaves none.
 void write_blocks(int folder, const char *name, const Blocks &blocks) {
     const std::string text = encode_blocks(blocks);
     (void)unlinkat(folder, name, 0);
@@ -105,7 +88,7 @@ std::optional<StoreUpload::Base> StoreUpload::open_newest(std::uint64_t length) 
         return std::nullopt;
     }
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
-    std::string text = folder ? read_blocks(folder.get(), blocks_name(options_.newest).c_str()) : "";
+    std::string text = folder ? read_blocks(folder.get(), blocks_name(options_.newest)) : "";
     auto blocks = decode_blocks(text);
     if (!blocks || blocks->length != note->length || blocks->checksum() != note->checksum ||
         blocks_in(length, blocks->block_size) > most_blocks) {
@@ -395,24 +378,29 @@ Answer StoreUpload::take_tag(const Tag &tag, const Request &request) {
 }
 
 Answer StoreUpload::commit(const Request &request, const Who &who) {
-    if (const int error = error_ != 0 ? error_ : make_file(); error != 0) {
-        return {Verdict::NotDurable, error};
-    }
     if (newest_tag() && !tag_) {
         return {Verdict::NotDurable, EPERM};
     }
-    if (request.length < end_ || request.length > std::max(taken_, end_)) {
+    return commit_as(
+        {request.length, request.checksum, time_text(), who.host, who.identity, request.label, tag_});
+}
+
+Answer StoreUpload::commit_as(const Note &note) {
+    if (const int error = error_ != 0 ? error_ : make_file(); error != 0) {
+        return {Verdict::NotDurable, error};
+    }
+    if (note.length < end_ || note.length > std::max(taken_, end_)) {
         return {Verdict::Different};
     }
-    if (const int error = pass_to(request.length); error != 0) {
+    if (const int error = pass_to(note.length); error != 0) {
         return error == EINVAL ? Answer{Verdict::Different} : Answer{Verdict::NotDurable, error};
     }
-    if (request.checksum != found_.value()) {
+    if (note.checksum != found_.value()) {
         return {Verdict::Different};
     }
-    note_ = {request.length, request.checksum, time_text(), who.host, who.identity, request.label, tag_};
+    note_ = note;
     const std::string text = encode_note(note_);
-    if (ftruncate(file_.get(), static_cast<off_t>(request.length)) != 0 ||
+    if (ftruncate(file_.get(), static_cast<off_t>(note.length)) != 0 ||
         fsetxattr(file_.get(), note_attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
         fsync(file_.get()) != 0) {
         return {Verdict::NotDurable, errno};

@@ -74,6 +74,8 @@ public:
                                std::span<const std::byte> rest) override;
     [[nodiscard]] Answer take_tag(const Tag &tag, const Request &request) override;
     [[nodiscard]] Answer commit(const Request &request, const Who &who) override;
+    // As commit(), with the note that another server has of the content.
+    [[nodiscard]] Answer commit_as(const Note &note);
     [[nodiscard]] Answer roll_back(std::uint64_t sequence) override;
     void retire() override;
 

@@ -81,10 +81,6 @@ Outcome<std::uint64_t> send_changes(Session &session, const Source &source, cons
     Progress progress{blocks.length, show_progress};
     Comparison comparison{source, blocks};
     std::uint64_t sent = 0;
-    const auto is_same = [&](std::size_t block) {
-        return block < newest.sums.size() && newest.size_of(block) == blocks.size_of(block) &&
-               newest.sums[block] == blocks.sums[block];
-    };
     while (blocks.sums.size() < count) {
         const std::size_t begin = blocks.sums.size();
         const std::size_t end = std::min(count, begin + in_segment);
@@ -92,7 +88,7 @@ Outcome<std::uint64_t> send_changes(Session &session, const Source &source, cons
             blocks.sums.push_back(sum);
         }
         for (std::size_t block = begin; block < end; ++block) {
-            if (is_same(block)) {
+            if (blocks.has_same(block, newest)) {
                 continue;
             }
             const auto bytes = TRY(session.next_chunk()).first(blocks.size_of(block));
@@ -102,7 +98,7 @@ Outcome<std::uint64_t> send_changes(Session &session, const Source &source, cons
             TRY(wait(bytes.size()));
         }
         // The server verifies, and copies, what it has not got while the next segment is compared.
-        if (is_same(end - 1)) {
+        if (blocks.has_same(end - 1, newest)) {
             TRY(session.store(std::min<std::uint64_t>(blocks.length, end * blocks.block_size), {}));
         }
         TRY(session.keep_alive());

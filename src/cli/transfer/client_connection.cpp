@@ -42,6 +42,10 @@ void end_waits_on_signals() {
     sigaction(SIGHUP, &action, nullptr);
 }
 
+void end_waits() {
+    was_interrupted.store(true, std::memory_order_relaxed);
+}
+
 bool interrupted() {
     return was_interrupted.load(std::memory_order_relaxed);
 }
@@ -152,8 +156,10 @@ Outcome<> ClientConnection::wait_readable(int fd, Clock::time_point deadline) co
             return failed(Exit::Unreachable, "{}: no answer for {} seconds", name_,
                           std::chrono::duration<double>{timeout_}.count());
         }
+        // A signal may come right before the call, and end_waits() wakes nobody.
+        constexpr Milliseconds::rep longest = 1000;
         pollfd waiting{fd, POLLIN, 0};
-        const int ready = poll(&waiting, 1, static_cast<int>(left));
+        const int ready = poll(&waiting, 1, static_cast<int>(std::min(left, longest)));
         if (ready > 0) {
             return {};
         }

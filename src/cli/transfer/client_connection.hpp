@@ -12,6 +12,8 @@ namespace cli {
 
 // Makes SIGINT, SIGTERM and SIGHUP end every wait with a failure, so that no partial file stays behind.
 void end_waits_on_signals();
+// Does that now, for a thread of a process that takes its signals otherwise. The wait ends within a second.
+void end_waits();
 [[nodiscard]] bool interrupted();
 
 // One thread uses it. Every wait ends when nothing happens for the timeout, and at SIGINT and SIGTERM (see

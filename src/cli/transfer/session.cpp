@@ -15,8 +15,8 @@ namespace {
 
 // The client reports at this interval that a transfer is active; the server waits longer.
 constexpr auto alive_interval = std::chrono::seconds{1};
+constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;  // a list of a million contents has fewer
 // A completion on the same machine takes less time than going to sleep for it.
-constexpr std::uint64_t longest_look = std::uint64_t{1} << 30;  // a list of a million contents has fewer
 constexpr auto session_spins = std::chrono::microseconds{50};
 // Marks the completion of a request's message; the operation itself is done when its answer has come. The
 // completions of answers have the numbers from the other one on.
@@ -90,11 +90,6 @@ Outcome<> Session::take_offer(Mode mode) {
     return {};
 }
 
-std::span<std::byte> Session::chunk(std::uint64_t offset, std::uint64_t end) const {
-    const std::size_t index = offset / chunk_size % depth;
-    return memory_.bytes().subspan(index * chunk_size, std::min(end - offset, std::uint64_t{chunk_size}));
-}
-
 std::size_t Session::local_offset(std::span<const std::byte> local) const {
     return static_cast<std::size_t>(local.data() - memory_.bytes().data());
 }
@@ -143,23 +138,49 @@ Outcome<> Session::store(std::uint64_t offset, std::span<const std::byte> local)
     return {};
 }
 
-Outcome<std::uint32_t> Session::read_all(std::uint64_t length, const Take &take) {
-    std::array<Operation, depth> reads{};  // the last read into each chunk
-    Crc32c checksum;
-    std::uint64_t asked_for = 0;
-    for (std::uint64_t received = 0; received < length;) {
-        while (asked_for < length && asked_for - received < depth * chunk_size) {
-            const auto bytes = chunk(asked_for, length);
-            reads.at(asked_for / chunk_size % depth) = TRY(read(bytes, asked_for));
-            asked_for += bytes.size();
+// Each read has a chunk of its own, and the oldest is waited for when all have one.
+Outcome<> Session::read_ranges(std::span<const Range> ranges, const Take &take) {
+    struct Part {
+        Operation operation;
+        std::uint64_t offset;
+        std::span<std::byte> bytes;
+    };
+    std::deque<Part> parts;
+    const auto take_oldest = [&]() -> Outcome<> {
+        const Part part = parts.front();
+        parts.pop_front();
+        TRY(wait_for(part.operation));
+        TRY(take(part.bytes, part.offset));
+        return keep_alive();
+    };
+    std::size_t place = 0;
+    for (const Range &range : ranges) {
+        for (std::uint64_t done = 0; done < range.length;) {
+            if (parts.size() == depth) {
+                TRY(take_oldest());
+            }
+            const std::size_t size = std::min<std::uint64_t>(range.length - done, chunk_size);
+            const auto bytes = memory_.bytes().subspan(place++ % depth * chunk_size, size);
+            const Operation operation = TRY(read(bytes, range.offset + done));
+            parts.push_back({operation, range.offset + done, bytes});
+            done += size;
         }
-        const auto bytes = chunk(received, length);
-        TRY(wait_for(reads.at(received / chunk_size % depth)));
-        TRY(take(bytes, received));
-        checksum.update(bytes);
-        received += bytes.size();
-        TRY(keep_alive());
     }
+    while (!parts.empty()) {
+        TRY(take_oldest());
+    }
+    return {};
+}
+
+Outcome<std::uint32_t> Session::read_all(std::uint64_t length, const Take &take) {
+    Crc32c checksum;
+    const auto add = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
+        TRY(take(bytes, offset));
+        checksum.update(bytes);
+        return {};
+    };
+    const Range whole{0, length};
+    TRY(read_ranges({&whole, 1}, add));
     return checksum.value();
 }
 
@@ -189,9 +210,9 @@ Outcome<std::string> Session::look(std::uint64_t length, std::uint64_t offset) {
     TRY(server_.take(made.memory_region));
     std::size_t size = 0;
     (void)rpma_mr_remote_get_size(server_.remote(), &size);
-    if (made.sequence > longest_look || size < made.sequence) {
+    if (made.sequence > longest_text || size < made.sequence) {
         return failed("{}: offers {} bytes for a text of {} (expected at most {})", server_.name(), size,
-                      made.sequence, longest_look);
+                      made.sequence, longest_text);
     }
     std::string text;
     text.reserve(made.sequence);

@@ -39,9 +39,6 @@ public:
 
     [[nodiscard]] const std::string &device() const { return device_.name; }
     [[nodiscard]] const Offer &offer() const { return offer_; }
-    // Returns the chunk for the content's bytes at `offset`, at most up to its `end`; the chunks are a ring.
-    [[nodiscard]] std::span<std::byte> chunk(std::uint64_t offset, std::uint64_t end) const;
-
     // Has the server make room for a content of this length. No operation is under way afterwards. A failure
     // with Exit::Refused says that there is no room.
     [[nodiscard]] Outcome<> reserve(std::uint64_t length);
@@ -53,9 +50,15 @@ public:
     // offset of the content.
     [[nodiscard]] Outcome<> store(std::uint64_t offset, std::span<const std::byte> local);
 
-    // Reads the content from its beginning and gives its bytes to `take` in order, with their offset. Returns
-    // their checksum. The server learns meanwhile that the client is active.
+    // Reads parts of the content and gives their bytes to `take` in order, with their offset. The server
+    // learns meanwhile that the client is active.
+    struct Range {
+        std::uint64_t offset;
+        std::uint64_t length;
+    };
     using Take = std::function<Outcome<>(std::span<const std::byte>, std::uint64_t)>;
+    [[nodiscard]] Outcome<> read_ranges(std::span<const Range> ranges, const Take &take);
+    // Does so with the content from its beginning, and returns the checksum of the bytes.
     [[nodiscard]] Outcome<std::uint32_t> read_all(std::uint64_t length, const Take &take);
     // Tells the server that the client is active, unless a message said so recently. A push that stores too
     // little is ended all the same.
@@ -76,7 +79,7 @@ public:
     [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
     // Has the server make a text (Ask::Look), and reads it. A push does it before anything else; its content
-    // has this length, and the offset may be look_to_resume.
+    // has this length, and the offset may be look_to_resume. So does a pull.
     [[nodiscard]] Outcome<std::string> look(std::uint64_t length = 0, std::uint64_t offset = 0);
 
     // Returns how long the server took to store each portion, until its answer came, in seconds.

@@ -80,6 +80,24 @@ void add_last(const Listed &last, Summary &summary) {
                             note.length, checksum_text(note.checksum), shown(who), shown(note.time)));
 }
 
+void add_follows(const Health &health, Summary &summary) {
+    if (!health.follows) {
+        return;
+    }
+    const Following &follows = *health.follows;
+    const std::string lacks =
+        follows.contents == 0 ? "has all that it keeps"
+                              : fmt::format("lacks {} contents, {} bytes", follows.contents, follows.bytes);
+    summary.add("follows",
+                {{"leader", follows.leader},
+                 {"behind_contents", follows.contents},
+                 {"behind_bytes", follows.bytes},
+                 {"seconds", follows.seconds ? nlohmann::json(*follows.seconds) : nlohmann::json{}}},
+                fmt::format("{}: {}", shown(follows.leader),
+                            follows.seconds ? fmt::format("{}, as of {} seconds ago", lacks, *follows.seconds)
+                                            : "has not told yet what it has"));
+}
+
 void print_status(const StatusOptions &options, const Health &health) {
     Summary summary;
     summary.add_json("command", "status");
@@ -103,6 +121,7 @@ void print_status(const StatusOptions &options, const Health &health) {
     summary.add("clients", health.clients, std::to_string(health.clients));
     add_pushes(health, summary);
     add_last(health.last, summary);
+    add_follows(health, summary);
     nlohmann::json reasons = nlohmann::json::array();
     for (const Reason &reason : health.reasons) {
         reasons.push_back({{"kind", reason.kind},

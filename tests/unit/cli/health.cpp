@@ -17,6 +17,7 @@ cli::Health some_health() {
     health.pushes = {{"a", "192.0.2.1", "writer", 7}};
     health.commits = {{{"a", "192.0.2.1", "writer", 5}, true}};
     health.last = {"b", 9, {5, 6, "2026-01-01T00:00:00Z", "192.0.2.2", "", ""}, ""};
+    health.follows = {"192.0.2.9:7204", 2, 10, 4};
     health.reasons = {{"truncated", "a", 2, "has 1 bytes (expected 2)"}, {"storage", "", 0, "failed"}};
     return health;
 }
@@ -30,6 +31,7 @@ void a_status_survives(void **) {
     assert_true(read->durable && read->free_bytes == health.free_bytes && read->pushes.size() == 1);
     assert_true(read->commits.size() == 1 && read->commits[0].left && read->commits[0].push.seconds == 5);
     assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
+    assert_true(read->follows && read->follows->contents == 2 && read->follows->seconds == 4U);
     assert_string_equal(read->reasons.at(0).sentence().c_str(), "a: content 2 has 1 bytes (expected 2)");
     assert_string_equal(read->reasons.at(1).sentence().c_str(), "failed");
     for (std::size_t size = 0; size < text.size(); ++size) {
@@ -40,9 +42,9 @@ void a_status_survives(void **) {
 // A member that is missing, or of another type.
 void other_text_is_no_status(void **) {
     const std::string text = cli::encode_health(some_health());
-    for (const char *member :
-         {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes", "capacity",
-          "free_bytes", "clients", "pushes", "last", "reasons", "kind", "seconds", "host", "left"}) {
+    for (const char *member : {"version", "uptime_seconds", "memory", "durable", "names", "contents", "bytes",
+                               "capacity", "free_bytes", "clients", "pushes", "last", "reasons", "kind",
+                               "seconds", "host", "left", "leader", "told"}) {
         std::string other = text;
         const std::size_t at = other.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
@@ -54,17 +56,17 @@ void other_text_is_no_status(void **) {
     }
 }
 
-// Older servers tell of no commits, and always of the room.
+// Older servers tell of no commits and no leader, and always of the room.
 void an_older_server_is_understood(void **) {
     std::string text = cli::encode_health(some_health());
-    for (const char *member : {"commits", "room_known"}) {
+    for (const char *member : {"commits", "follows", "room_known"}) {
         const std::size_t at = text.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
         text.at(at + 1) = '_';
     }
     const auto read = cli::decode_health(text);
     assert_true(read.has_value());
-    assert_true(read->commits.empty() && read->free_bytes == some_health().free_bytes);
+    assert_true(read->commits.empty() && !read->follows && read->free_bytes == some_health().free_bytes);
 }
 
 void unknown_room_is_no_room_of_0(void **) {

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/follower: asks a leader, pulls what is new, and commits it.
+#include "cli/serve/follower.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "cli/perf/tcp_answers.hpp"
+#include "cli/serve/metrics.hpp"
+#include "cli/transfer/session.hpp"
+#include "cli/transfer/transfer.hpp"
+
+namespace cli {
+
+namespace {
+
+constexpr double timeout_seconds = 30;  // without an answer of the leader
+// The leader looks at a file of each content when it is asked, so a look that takes long is repeated seldom.
+constexpr auto shortest_pause = std::chrono::seconds{1};
+constexpr auto longest_pause = std::chrono::seconds{60};
+constexpr int part_of_time = 10;
+
+double duration_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+bool are_same(const Note &left, const Note &right) {
+    return left.length == right.length && left.checksum == right.checksum && left.time == right.time &&
+           left.tag == right.tag;
+}
+
+// Returns the parts of a content in which it differs from another one, whose blocks have the same size.
+std::vector<Session::Range> differing(const Blocks &content, const Blocks &other) {
+    std::vector<Session::Range> ranges;
+    for (std::size_t block = 0; block < content.sums.size(); ++block) {
+        const std::uint64_t offset = block * content.block_size;
+        if (content.has_same(block, other)) {
+            continue;
+        }
+        if (!ranges.empty() && ranges.back().offset + ranges.back().length == offset) {
+            ranges.back().length += content.size_of(block);
+        } else {
+            ranges.push_back({offset, content.size_of(block)});
+        }
+    }
+    return ranges;
+}
+
+}  // namespace
+
+Follower::Follower(Store &store, Address leader, std::uint64_t keep)
+    : store_{store},
+      leader_{std::move(leader)},
+      leader_name_{leader_.text()},
+      keep_{keep},
+      following_{leader_name_} {}
+
+Follower::~Follower() {
+    stop();
+}
+
+void Follower::stop() {
+    {
+        const base::Lock lock{mutex_};
+        stopping_.store(true, std::memory_order_relaxed);
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) {
+        end_waits();
+        thread_.join();
+    }
+}
+
+Outcome<> Follower::start(Metrics &metrics, Committed committed) {
+    metrics_ = &metrics;
+    committed_ = std::move(committed);
+    thread_ = TRY(start_thread([this] { run(); }));
+    return {};
+}
+
+Following Follower::following() const {
+    const base::Lock lock{mutex_};
+    Following following = following_;
+    if (told_) {
+        following.seconds = static_cast<std::uint64_t>(
+            std::chrono::floor<std::chrono::seconds>(Clock::now() - *told_).count());
+    }
+    return following;
+}
+
+void Follower::tell(Health &health) const {
+    health.follows = following();
+    const base::Lock lock{mutex_};
+    health.reasons.insert(health.reasons.end(), reasons_.begin(), reasons_.end());
+    if (storage_error_ != 0) {
+        health.reasons.push_back({"storage",
+                                  {},
+                                  0,
+                                  fmt::format("failed: {}; nothing is taken from {} until the server is "
+                                              "started again",
+                                              errno_text(storage_error_), leader_name_)});
+    }
+}
+
+void Follower::run() {
+    while (!stops()) {
+        const auto begin = Clock::now();
+        if (const auto looked = look(); !looked && !stops()) {
+            add_reason({}, 0, looked.error().text);
+        }
+        end_round();
+        const auto pause =
+            std::clamp<Clock::duration>((Clock::now() - begin) * part_of_time, shortest_pause, longest_pause);
+        const auto next = Clock::now() + pause;
+        const base::Lock lock{mutex_};
+        while (!stops() && Clock::now() < next) {
+            (void)wake_.wait_until(mutex_, next);
+        }
+    }
+}
+
+void Follower::add_reason(const std::string &name, std::uint64_t sequence, const std::string &text) {
+    found_.push_back({"behind", name, sequence, text});
+}
+
+// Shows what this round has found, and logs what the round before it had not.
+void Follower::end_round() {
+    const base::Lock lock{mutex_};
+    for (const Reason &reason : found_) {
+        const auto is_same = [&](const Reason &other) { return other.sentence() == reason.sentence(); };
+        if (std::ranges::none_of(reasons_, is_same)) {
+            BASE_LOG_PEER(Warning, "%s does not follow %s: %s", store_.text().c_str(), leader_name_.c_str(),
+                          reason.sentence().c_str());
+        }
+    }
+    reasons_ = std::exchange(found_, {});
+}
+
+// Takes what the leader has, and this store has not.
+Outcome<> Follower::look() {
+    {
+        const base::Lock lock{mutex_};
+        if (storage_error_ != 0) {
+            return {};
+        }
+    }
+    TransferOptions options;
+    options.address = leader_name_;
+    options.timeout_seconds = timeout_seconds;
+    const auto told = Clock::now();
+    std::map<std::string, std::vector<Listed>> names;
+    for (Listed &content : TRY(ask_for_list({leader_, {}}, options))) {
+        if (!is_name(content.name) || content.sequence == 0 ||
+            encode_note(content.note).size() > longest_note) {
+            return failed("{}: lists what no store has", leader_name_);
+        }
+        names[content.name].push_back(std::move(content));
+    }
+    std::vector<Listed> wanted;
+    Following lacks{leader_name_};
+    for (auto &[name, theirs] : names) {
+        std::ranges::sort(theirs, {}, &Listed::sequence);
+        for (Listed &content : missing(theirs)) {
+            ++lacks.contents;
+            lacks.bytes += content.note.length;
+            wanted.push_back(std::move(content));
+        }
+    }
+    {
+        const base::Lock lock{mutex_};
+        following_ = lacks;
+        told_ = told;
+    }
+    for (const Listed &content : wanted) {
+        const auto fetched = fetch(content);
+        if (stops()) {
+            return {};
+        }
+        if (!fetched) {
+            add_reason(content.name, content.sequence, fetched.error().text);
+        }
+    }
+    return {};
+}
+
+// Returns the contents of a name that the store would keep and has not, from the oldest to the newest. They
+// have to be later ones of the same history.
+std::vector<Listed> Follower::missing(std::span<const Listed> theirs) {
+    const std::string &name = theirs.front().name;
+    const Listed own = store_.newest(name);
+    const auto same = std::ranges::find(theirs, own.sequence, &Listed::sequence);
+    const bool differs =
+        same != theirs.end() && own.fault.empty() && same->fault.empty() && !are_same(own.note, same->note);
+    if (differs || theirs.back().sequence < own.sequence) {
+        add_reason(name, own.sequence,
+                   differs ? "is another one there: the leader has a store of another history"
+                           : fmt::format("is here, and the leader's newest content is {}: it has an older "
+                                         "store, or another one",
+                                         theirs.back().sequence));
+        return {};
+    }
+    const auto first =
+        std::ranges::find_if(theirs, [&](const Listed &content) { return content.sequence > own.sequence; });
+    const auto count = static_cast<std::uint64_t>(theirs.end() - first);
+    const auto skipped = static_cast<std::ptrdiff_t>(count - std::min(count, keep_));
+    return {first + skipped, theirs.end()};
+}
+
+Outcome<> Follower::fetch(const Listed &content) {
+    if (!content.fault.empty()) {
+        return failed("cannot be pulled: there it {}", content.fault);
+    }
+    const auto upload = TRY(store_.replica(content.name, content.sequence));
+    TRY(fill(*upload, content));
+    const Content committed = store_.committed(*upload);
+    upload->retire();
+    {
+        const base::Lock lock{mutex_};
+        --following_.contents;
+        following_.bytes -= content.note.length;
+    }
+    committed_(content.name, committed);
+    return {};
+}
+
+// Pulls the bytes of a content, those of blocks that differ when both sides know the checksums of blocks, and
+// commits it.
+Outcome<> Follower::fill(StoreUpload &upload, const Listed &content) {
+    const Note &note = content.note;
+    const auto session = TRY(Session::open(
+        leader_,
+        {.version = protocol_version, .mode = Mode::Pull, .sequence = content.sequence, .name = content.name},
+        timeout_seconds));
+    const Offer &offer = session->offer();
+    if (offer.sequence != content.sequence || offer.length != note.length ||
+        offer.checksum != note.checksum) {
+        return failed("is another one than was listed");
+    }
+    std::vector<Session::Range> ranges{{0, note.length}};
+    const auto there = decode_blocks(TRY(session->look()));
+    if (there && there->length == note.length && there->checksum() == note.checksum) {
+        const auto here = decode_blocks(upload.begin_as_newest(note.length));
+        if (here && here->block_size == there->block_size) {
+            ranges = differing(*there, *here);
+        }
+    }
+    TRY(stored(upload.reserve(note.length)));
+    std::uint64_t end = 0;
+    // Has the store take the bytes before the offset from its newest content, so many at once that the leader
+    // hears of this pull meanwhile.
+    const auto pass_to = [&](std::uint64_t offset) -> Outcome<> {
+        constexpr std::uint64_t most = std::uint64_t{64} << 20;
+        while (end < offset) {
+            end = std::min(offset, end + most);
+            TRY(stored(upload.store(end, {}, {})));
+            TRY(session->keep_alive());
+        }
+        return stops() ? failed("the server stops") : Outcome<>{};
+    };
+    const auto take = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
+        TRY(pass_to(offset));
+        const auto begin = Clock::now();
+        TRY(stored(upload.store(offset, bytes, {})));
+        metrics_->stored(bytes.size(), duration_since(begin));
+        end = offset + bytes.size();
+        return {};
+    };
+    TRY(session->read_ranges(ranges, take));
+    TRY(pass_to(note.length));
+    session->close();
+    const auto begin = Clock::now();
+    TRY(stored(upload.commit_as(note)));
+    metrics_->committed(note.length, duration_since(begin));
+    return {};
+}
+
+// Returns why the store has not done what it was asked for.
+Outcome<> Follower::stored(const Answer &answer) {
+    const bool is_failure = answer.verdict == Verdict::NotDurable || answer.verdict == Verdict::Unknown;
+    if (is_failure && store_.is_fatal(answer.error)) {
+        {
+            const base::Lock lock{mutex_};
+            storage_error_ = answer.error;
+        }
+        BASE_LOG(Error,
+                 "%s: cannot make it durable: %s; nothing is taken from %s until the server is started again",
+                 store_.text().c_str(), errno_text(answer.error), leader_name_.c_str());
+        metrics_->storage_failed();
+    }
+    switch (answer.verdict) {
+        case Verdict::Done:
+            return {};
+        case Verdict::NoRoom:
+            return failed("has no room here: {}",
+                          answer.error == 0 ? "--max-bytes" : errno_text(answer.error));
+        case Verdict::Different:
+            return failed("came with other bytes, or would build on a content that is damaged here");
+        case Verdict::NotDurable:
+        case Verdict::Unknown:
+        case Verdict::Ended:
+        case Verdict::Newer:
+            break;
+    }
+    return failed("cannot be made durable here: {}", errno_text(answer.error));
+}
+
+}  // namespace cli

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// cli/serve/follower: keeps a store as that of another server, its leader (rpma serve --follow): a thread
+// asks the leader what it has, pulls the contents that are new, and commits them under their sequences.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/condition.hpp"
+#include "base/mutex.hpp"
+#include "cli/arguments.hpp"
+#include "cli/protocol/health.hpp"
+#include "cli/store/store.hpp"
+
+namespace cli {
+
+class Metrics;
+
+class Follower {
+public:
+    // The store outlives it, and keeps so many contents of each name.
+    Follower(Store &store, Address leader, std::uint64_t keep);
+    Follower(const Follower &) = delete;
+    Follower &operator=(const Follower &) = delete;
+    ~Follower();
+
+    // Starts the thread, which calls `committed` for each commit.
+    using Committed = std::function<void(const std::string &name, const Content &content)>;
+    [[nodiscard]] Outcome<> start(Metrics &metrics, Committed committed);
+    // Ends what is under way, within about a second; storage may take longer. The thread uses nothing after
+    // it.
+    void stop();
+
+    // Any thread may call the others.
+    [[nodiscard]] const std::string &leader() const { return leader_name_; }
+    // Fills in what it lacks, and why.
+    void tell(Health &health) const;
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    void run();
+    [[nodiscard]] Following following() const;
+    [[nodiscard]] Outcome<> look();
+    [[nodiscard]] std::vector<Listed> missing(std::span<const Listed> theirs);
+    [[nodiscard]] Outcome<> fetch(const Listed &content);
+    [[nodiscard]] Outcome<> fill(StoreUpload &upload, const Listed &content);
+    [[nodiscard]] Outcome<> stored(const Answer &answer);
+    void add_reason(const std::string &name, std::uint64_t sequence, const std::string &text);
+    void end_round();
+    [[nodiscard]] bool stops() const { return stopping_.load(std::memory_order_relaxed); }
+
+    Store &store_;
+    Address leader_;
+    std::string leader_name_;
+    std::uint64_t keep_;
+    Metrics *metrics_ = nullptr;  // since start(), as the next
+    Committed committed_;
+    std::vector<Reason> found_;  // in this round
+    std::atomic<bool> stopping_{false};
+    mutable base::Mutex mutex_;
+    base::Condition wake_;
+    Following following_ GUARDED_BY(mutex_);
+    std::optional<Clock::time_point> told_ GUARDED_BY(mutex_);  // when the leader did
+    std::vector<Reason> reasons_ GUARDED_BY(mutex_);            // of the last round
+    int storage_error_ GUARDED_BY(mutex_) = 0;                  // nothing is taken after it
+    std::thread thread_;
+};
+
+}  // namespace cli
