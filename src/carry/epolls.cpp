@@ -1041,4 +1041,21 @@ void epolls::unlinked(Socket &socket) {
     }
 }
 
+bool epolls::tell_again(const Socket &socket) {
+    const HeldHandlers held;
+    if (!mutex.try_lock()) {
+        return false;
+    }
+    const auto [first, last] = members().equal_range(&socket);
+    for (auto one = first; one != last; ++one) {
+        Member &member = *one->second;
+        member.told_by_tcp = Member::none;
+        if (member.is_linked && member.has_fd() && !member.is_disarmed) {
+            name(member, {.ptr = &member}, member.registered);
+        }
+    }
+    mutex.unlock();
+    return true;
+}
+
 }  // namespace carry

@@ -45,7 +45,7 @@ bool told(std::uint32_t place, Mirror &mirror) {
     bool is_answered = true;
     (void)sockets.with_number(place, [&](int fd, Socket &socket) {
         if (mirrors::of(socket) == &mirror) {
-            is_answered = socket.answer(fd);
+            is_answered = socket.answer(fd) && socket.tells_news();
         }
     });
     return is_answered;
@@ -55,7 +55,7 @@ bool lost(std::uint32_t place, Mirror &mirror, bool is_last) {
     bool is_settled = true;
     (void)sockets.with_number(place, [&](int fd, Socket &socket) {
         if (mirrors::of(socket) == &mirror) {
-            is_settled = socket.lost_mirror(fd, is_last);
+            is_settled = socket.lost_mirror(fd, is_last) && socket.tells_news();
         }
     });
     return is_settled;
@@ -81,6 +81,14 @@ MirrorDevice *load(const char *name) {
     static constexpr Answers answers{.told = told, .lost = lost};
     auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
     return begin != nullptr ? begin(name, &answers) : nullptr;
+}
+
+// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays
+// held.
+void drain_until(base::Clock::time_point until) {
+    if (MirrorDevice *const used = loaded; used != nullptr && !base::is_in_parents_memory()) {
+        used->drain(until);
+    }
 }
 
 const base::ForkHook mirrors_stay_with_parents{
@@ -117,12 +125,8 @@ void set(const Socket &socket, Mirror *mirror) {
     }
 }
 
-// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays
-// held.
 void drain() {
-    if (MirrorDevice *const used = loaded; used != nullptr && !base::is_in_parents_memory()) {
-        used->drain();
-    }
+    drain_until(base::Clock::now() + waits_for_answers);
 }
 
 void come_back() {
@@ -134,12 +138,13 @@ void come_back() {
             }
         });
     };
+    const auto until = base::Clock::now() + waits_for_answers;
     for_mirrored([&](int, Socket &socket) {
-        socket.ask_back();
+        socket.ask_back(until);
         any = true;
     });
     bool waits = any;
-    for (const auto until = base::Clock::now() + waits_for_answers; waits && base::Clock::now() < until;) {
+    while (waits && base::Clock::now() < until) {
         waits = false;
         for_mirrored([&](int, const Socket &socket) { waits = waits || !socket.is_back(); });
         if (waits) {
@@ -147,7 +152,7 @@ void come_back() {
         }
     }
     if (any) {
-        drain();
+        drain_until(until);
     }
 }
 

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "base/clock.hpp"
 #include "carry/link.hpp"
 
 namespace carry {
@@ -44,6 +45,8 @@ public:
     virtual bool settles_turn() = 0;
     // Returns whether it has them, after a short time at most. If not, the agent calls Answers::told later.
     [[nodiscard]] virtual bool has_settled_turn() = 0;
+    // The device has lost the peer, and nothing has taken its place yet.
+    [[nodiscard]] virtual bool is_cut_off() = 0;
     // Nothing that either end pushes from here on arrives.
     [[nodiscard]] virtual bool is_lost() const = 0;
     // The device has lost the peer, and what is pushed goes another way: the connection goes back to TCP.
@@ -68,8 +71,9 @@ public:
     virtual void forget(std::uint32_t place) = 0;
     // The mirror ends when the peer has what was pushed; then the memory of its link is unmapped.
     virtual void retire(Mirror &mirror) = 0;
-    // Waits until the device has sent what was pushed, a second at most: the process is about to end.
-    virtual void drain() = 0;
+    // Waits until the device has sent what was pushed, or until this time: the process is about to end, or to
+    // fork.
+    virtual void drain(base::Clock::time_point until) = 0;
     // A forked child has none of its parent's mirrors.
     virtual void forget_all_in_child() = 0;
 };
@@ -92,9 +96,10 @@ namespace mirrors {
 [[nodiscard]] Mirror *of(const Socket &socket);
 // Changes it; the one before ends.
 void set(const Socket &socket, Mirror *mirror);
-// Waits until the peers get all that was pushed, whatever this process does next.
+// Waits until the peers get all that was pushed, whatever this process does next; a second at most.
 void drain();
-// Each socket of this process sends through TCP from here on, and its peer is asked to.
+// Each socket of this process sends through TCP from here on, and its peer is asked to. Waits for a second at
+// most.
 void come_back();
 
 }  // namespace mirrors

@@ -69,6 +69,9 @@ constinit Link no_link{};
 
 // A doorbell that is counted arrives in this time, unless its sender has been stopped.
 constexpr microseconds waits_for_doorbell{1000};
+// The word of an end, or what explains a byte, is on its way for so long at most: the device loses a peer
+// that does not answer. Bytes that the peer sent past the library are never explained.
+constexpr microseconds waits_for_word{30'000'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 
@@ -250,6 +253,10 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
             }
             return static_cast<ssize_t>(done);
         }
+        const bool waits = (flags & MSG_DONTWAIT) == 0 && blocks();
+        if (!waits && !tries_to_leave_ring()) {
+            return done != 0 ? static_cast<ssize_t>(done) : -1;
+        }
         leave_ring();
         if (Shake::leaves(out_.count)) {
             leave();
@@ -268,13 +275,19 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
 }
 
-void Socket::begin_kernels_send() {
+// Returns false, with EAGAIN, when the call would have to wait.
+bool Socket::begin_kernels_send() {
     out_.under_way.fetch_add(1);
     if (is_linked()) {
         const Section section{locks().out};
+        if (!blocks() && !tries_to_leave_ring()) {
+            out_.under_way.fetch_sub(1);
+            return false;
+        }
         leave_ring();
         out_.sends_to_wait = sends_in_tcp;
     }
+    return true;
 }
 
 void Socket::end_kernels_send(ssize_t bytes) {
@@ -348,8 +361,7 @@ bool Socket::peer_is_there(int fd) {
 bool Socket::resets(int fd) {
     const bool is_killed =
         link()->state == Link::Open && link()->ends[1 - side_] == 0 && (!is_mirrored() || is_mirror_lost());
-    const bool is_reset =
-        ((is_killed && to_peer().taken != out_.put) || may_lack_bytes()) && !was_reset_.exchange(true);
+    const bool is_reset = is_killed && to_peer().taken != out_.put && !was_reset_.exchange(true);
     if (is_reset) {
         (void)LIBC(shutdown)(fd, SHUT_WR);
     }
@@ -547,6 +559,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const bool waits_for_all = waits && (flags & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
     std::size_t done = 0;
     Nothing nothing;
+    std::int64_t until = 0;  // of the wait for the peer's word
     if (link()->state != Link::Open) {
         Meeting::used(*this, fd, 0);
     }
@@ -571,7 +584,19 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             keep(nothing);
             return static_cast<ssize_t>(done);
         }
-        if (waits_for_copy(nothing)) {
+        const bool is_late = nothing.result > 0 || waits_for_copy(nothing);
+        if (is_late && done == 0 && !waits && is_cut_off()) {
+            wants_news_ = true;
+            if (is_cut_off()) {
+                errno = EAGAIN;
+                return -1;
+            }
+        }
+        if (nothing.is_final && is_late) {
+            until = until == 0 ? in(waits_for_word) : until;
+            if (now() > until) {
+                reset();
+            }
             (void)sched_yield();
             continue;
         }
@@ -609,11 +634,12 @@ ssize_t Socket::end_of(int fd, const Nothing &nothing) {
             return end_of_error(error);
         }
     }
-    if (nothing.result == 0 && (resets(fd) || closed_unread(fd))) {
+    const bool is_end = nothing.result == 0 || (lacks_bytes_ && nothing.error == ENOTCONN);
+    if (is_end && ((may_lack_bytes() && !was_reset_.exchange(true)) || resets(fd) || closed_unread(fd))) {
         errno = ECONNRESET;
         return -1;
     }
-    return nothing.result == 0 ? 0 : end_of_error(nothing.error);
+    return is_end ? 0 : end_of_error(nothing.error);
 }
 
 ssize_t Socket::end_of_error(int error) {
@@ -852,7 +878,7 @@ std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int 
     const int here = waiting_bytes(fd, SIOCINQ);
     advance();
     const bool may_come = is_mirrored() && link()->closed[1 - side_] == Link::NotClosed;
-    if (may_come && !is_mirror_lost()) {
+    if (may_come && !is_mirror_lost() && !is_unexplained_for_long()) {
         (void)sched_yield();
         return 0;
     }
@@ -937,7 +963,8 @@ bool Socket::is_readable(int fd) {
         push();
         if (in_.dropped == before && is_mirrored() && is_in_ring(in_.turn)) {  // rule 2
             const short events = events_now(fd, POLLIN | POLLRDHUP);
-            return (is_mirror_lost() ? events : events & ~POLLIN) != 0;
+            const bool is_over = is_mirror_lost() || ((events & POLLIN) != 0 && is_unexplained_for_long());
+            return (is_over ? events : events & ~POLLIN) != 0;
         }
         if (in_.dropped == before) {
             return is_empty && (events_now(fd, POLLIN) & POLLIN) != 0;

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/clock.hpp"
 #include "carry/link.hpp"
 #include "carry/section.hpp"
 
@@ -84,7 +85,9 @@ public:
     // returns how many.
     template <typename Call>
     ssize_t send_by_kernel(Call by_kernel) {
-        begin_kernels_send();
+        if (!begin_kernels_send()) {
+            return -1;
+        }
         const ssize_t bytes = by_kernel();
         end_kernels_send(bytes);
         return bytes;
@@ -161,8 +164,12 @@ public:
     // The device has lost the peer. Returns false while TCP may still say whether the peer has ended; with
     // is_last the connection is reset where bytes may be lost.
     [[nodiscard]] bool lost_mirror(int fd, bool is_last);
-    // Sends through TCP from here on, and asks the peer to.
-    void ask_back();
+    // The agent has news. Where a call that does not wait has returned before that, the program's epoll sets
+    // tell of the socket again. Returns false when another thread uses the sets.
+    [[nodiscard]] bool tells_news();
+    // Sends through TCP from here on, and asks the peer to. Where the peer does not have the present turn at
+    // this time, the turn does not end.
+    void ask_back(base::Clock::time_point until);
     // Returns whether the peer does, and this end's copy has all that came before.
     [[nodiscard]] bool is_back() const;
 
@@ -238,6 +245,9 @@ private:
         std::atomic<std::uint64_t> armed_put;
         std::atomic<std::uint64_t> armed_doorbells;
         std::atomic<bool> is_armed;
+        std::uint64_t
+            unexplained;  // what had been read when a byte was found first that the copy does not explain
+        std::int64_t unexplained_at;  // when that was (base::Clock); 0: never
     };
 
     [[nodiscard]] inline Locks &locks() const;
@@ -264,7 +274,10 @@ private:
     void unmap(Link *link);
     [[nodiscard]] bool has_lost_peer() const;
     [[nodiscard]] bool may_lack_bytes() const;
-    void reset() const;
+    void reset();
+    [[nodiscard]] bool is_cut_off() const;
+    [[nodiscard]] bool is_unexplained_for_long();
+    [[nodiscard]] bool tries_to_leave_ring();
 
     [[nodiscard]] bool stays() const { return why_in_tcp_ != nullptr; }
     void will_stay(const char *why);
@@ -274,7 +287,7 @@ private:
     void received_unlinked(int fd, ssize_t bytes, int flags);
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
-    void begin_kernels_send();
+    [[nodiscard]] bool begin_kernels_send();
     void end_kernels_send(ssize_t bytes);
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
@@ -334,6 +347,8 @@ private:
     std::atomic<const char *> why_in_tcp_;  // why it stays in TCP for good; nullptr: it need not
     std::atomic<bool> may_end_;             // before_shutdown() was called
     std::atomic<bool> was_reset_;           // as far as the program knows
+    std::atomic<bool> lacks_bytes_;         // this end has reset the connection for it
+    std::atomic<bool> wants_news_;          // a call that does not wait could not wait for the agent
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
     std::atomic<std::uint32_t> processes_;

@@ -13,6 +13,7 @@
 #include "carry/mirror.hpp"
 #include "carry/socket.hpp"
 #include "carry/sockets.hpp"
+#include "carry/waits.hpp"
 
 namespace carry {
 
@@ -98,7 +99,7 @@ std::uint64_t Socket::explained(std::uint64_t in_tcp) const {
 // Rule 4. The kernel has an end, or an error that is one.
 bool Socket::waits_for_copy(const Nothing &nothing) const {
     if (!nothing.is_final || !is_mirrored() ||
-        (nothing.result < 0 && (nothing.error == EAGAIN || nothing.error == EINTR))) {
+        (nothing.result < 0 && (nothing.error == EAGAIN || nothing.error == EINTR)) || lacks_bytes_) {
         return false;
     }
     const Link &copy = *link();
@@ -119,7 +120,7 @@ bool Socket::has_lost_peer() const {
 
 // In a turn of the ring nobody knows then whether this end's copy has all that the peer has put.
 bool Socket::may_lack_bytes() const {
-    return has_lost_peer() && (is_in_ring(in_.turn) || peers_turn() != in_.turn);
+    return lacks_bytes_ || (has_lost_peer() && (is_in_ring(in_.turn) || peers_turn() != in_.turn));
 }
 
 // With the lock of In.
@@ -194,12 +195,61 @@ bool Socket::answer(int fd) {
     return true;
 }
 
-void Socket::ask_back() {
+void Socket::ask_back(base::Clock::time_point until) {
     const Inside inside{*this};
-    if (is_linked()) {
-        const Section section{locks().out};
-        leave();
+    if (!is_linked()) {
+        return;
     }
+    const Section section{locks().out};
+    while (is_in_ring(out_.turn) && !is_mirror_lost() && !has_settled_turn() && base::Clock::now() < until) {
+    }
+    if (is_mirror_lost() || has_settled_turn()) {
+        leave();
+    } else {
+        out_.stays_in_tcp = true;
+        link()->leaves[side_] = 1;
+        push_and_tell();
+    }
+}
+
+bool Socket::is_cut_off() const {
+    Mirror *const mirror = is_mirrored() ? mirrors::of(*this) : nullptr;
+    return mirror != nullptr && mirror->is_cut_off();
+}
+
+// Leaves the ring if that needs no wait. Otherwise the agent has the program's sets tell of the socket again.
+bool Socket::tries_to_leave_ring() {
+    if (!is_mirrored() || !is_in_ring(out_.turn)) {
+        return true;
+    }
+    if (!is_mirror_lost() && !has_settled_turn()) {
+        wants_news_ = true;
+        if (!has_settled_turn() && !is_mirror_lost()) {
+            errno = EAGAIN;
+            return false;
+        }
+    }
+    leave_ring();
+    return true;
+}
+
+bool Socket::tells_news() {
+    const bool is_told = !wants_news_.exchange(false) || epolls::tell_again(*this);
+    if (!is_told) {
+        wants_news_ = true;
+    }
+    return is_told;
+}
+
+// With the lock of In. Remembers when it was asked first since the program has read something.
+bool Socket::is_unexplained_for_long() {
+    const std::uint64_t read = in_.count + in_.dropped;
+    const std::int64_t time = base::Clock::now().time_since_epoch().count();
+    if (in_.unexplained != read || in_.unexplained_at == 0) {
+        in_.unexplained = read;
+        in_.unexplained_at = time;
+    }
+    return time - in_.unexplained_at > std::chrono::nanoseconds{std::chrono::seconds{30}}.count();
 }
 
 bool Socket::is_back() const {
@@ -237,7 +287,8 @@ bool Socket::lost_mirror(int fd, bool is_last) {
 
 // Ends the connection for both ends, as a reset does: bytes are lost with the device. A connection that the
 // kernel has reset stays as it is.
-void Socket::reset() const {
+void Socket::reset() {
+    lacks_bytes_ = true;
     const int fd = sockets.number_of(sockets.place_of(*this));
     if (fd < 0 || events_now(fd, 0) != 0) {
         return;

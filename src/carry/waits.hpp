@@ -65,6 +65,8 @@ void shuts_down(Socket &socket);
 void linked(Socket &socket);
 // It has none any more.
 void unlinked(Socket &socket);
+// The kernel's sets tell of the socket as if it were new. Returns false when another thread uses the sets.
+[[nodiscard]] bool tell_again(const Socket &socket);
 }  // namespace epolls
 
 }  // namespace carry

@@ -146,8 +146,8 @@ public:
         wake();
     }
     void close_in_child() { spares_.close_in_child(); }
-    void drain() {
-        for (const auto until = base::Clock::now() + waits_for_quiet; base::Clock::now() < until;) {
+    void drain(base::Clock::time_point until) {
+        while (base::Clock::now() < until) {
             {
                 const std::lock_guard lock{mutex_};
                 bool is_quiet = true;
@@ -557,9 +557,9 @@ public:
             agent_->retire(mirror);
         }
     }
-    void drain() override {
+    void drain(base::Clock::time_point until) override {
         if (agent_ != nullptr) {
-            agent_->drain();
+            agent_->drain(until);
         }
     }
     void forget_all_in_child() override {

@@ -97,6 +97,7 @@ public:
     void push_and_tell() override;
     bool settles_turn() override;
     [[nodiscard]] bool has_settled_turn() override;
+    [[nodiscard]] bool is_cut_off() override { return has_lost_device() && !is_lost() && !has_spare(); }
     [[nodiscard]] bool is_lost() const override { return is_lost_.load(std::memory_order_acquire); }
     [[nodiscard]] bool wants_back() const override { return wants_back_.load(std::memory_order_acquire); }
 

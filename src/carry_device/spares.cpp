@@ -19,7 +19,8 @@ namespace carry_device {
 namespace {
 
 constexpr int socket_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-// A peer that said it would come is asked again after this time: it may have failed meanwhile.
+// A peer that said it would come, or nothing, is asked again after this time: it may have failed meanwhile,
+// or others at its port have made it end the connection.
 constexpr std::chrono::seconds asks_again{1};
 
 struct Name {
@@ -119,7 +120,15 @@ bool Spares::reads(Incoming &one) {
 
 Attempt::Result Attempt::advance(int events, const carry::Connection &connection, std::uint64_t name,
                                  const SparePort &peers) {
-    if (state_ == State::Waits && base::Clock::now() > until_) {
+    const auto now = base::Clock::now();
+    if (ends_ == base::Clock::time_point{}) {
+        ends_ = now + limit_;
+    }
+    if (now > ends_) {
+        fd_.reset();
+        return Result::Fails;
+    }
+    if (state_ == State::Waits && now > until_) {
         state_ = State::None;
     }
     if (state_ == State::None) {
@@ -170,13 +179,14 @@ Attempt::Result Attempt::hears() {
     if (bytes == sizeof(reply) && reply == Reply::Taken) {
         return Result::Goes;
     }
-    if (bytes == sizeof(reply) && reply == Reply::Comes) {
-        fd_.reset();
-        state_ = State::Waits;
-        until_ = base::Clock::now() + asks_again;
-        return Result::Later;
-    }
-    return Result::Fails;
+    return bytes != sizeof(reply) || reply == Reply::Comes ? waits() : Result::Fails;
+}
+
+Attempt::Result Attempt::waits() {
+    fd_.reset();
+    state_ = State::Waits;
+    until_ = base::Clock::now() + asks_again;
+    return Result::Later;
 }
 
 }  // namespace carry_device

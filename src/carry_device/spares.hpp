@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -82,7 +83,9 @@ class Attempt {
 public:
     enum class Result { Later, Goes, Fails };
 
-    // Does what can be done without a wait.
+    explicit Attempt(std::chrono::milliseconds limit = std::chrono::seconds{10}) : limit_{limit} {}
+    // Does what can be done without a wait. Fails when the peer's port refuses, or the peer, or when the time
+    // from the first call on is over. A connection that ends without a reply is tried again.
     [[nodiscard]] Result advance(int events, const carry::Connection &connection, std::uint64_t name,
                                  const SparePort &peers);
     [[nodiscard]] bool is_under_way() const { return state_ != State::None; }
@@ -95,7 +98,10 @@ private:
     [[nodiscard]] bool connects(int events, const carry::Connection &connection, std::uint16_t port);
     [[nodiscard]] bool greets(const Greeting &greeting) const;
     [[nodiscard]] Result hears();
+    [[nodiscard]] Result waits();
 
+    const std::chrono::milliseconds limit_;
+    base::Clock::time_point ends_;
     State state_ = State::None;
     Watched fd_;
     base::Clock::time_point until_;  // of Waits

@@ -13,7 +13,9 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 #include "socket_pairs.h"
@@ -59,20 +61,47 @@ static void for_all_descriptors(void (*visit)(int fd, void *argument), void *arg
     assert_int_equal(closedir(folder), 0);
 }
 
-/* From here on the port of the agent refuses who comes. */
-static void refuse_agents(int fd, void *found) {
-    if (is_agents_port(fd)) {
-        *(bool *)found = true;
-        assert_int_equal(syscall(SYS_shutdown, fd, SHUT_RDWR), 0);
+static bool is_silent; /* the port of the agent takes who comes, and says nothing; else it refuses */
+
+static void take_port(int fd, void *found) {
+    if (!is_agents_port(fd)) {
+        return;
+    }
+    *(bool *)found = true;
+    struct sockaddr_storage name;
+    socklen_t size = sizeof(name);
+    assert_int_equal(syscall(SYS_getsockname, fd, &name, &size), 0);
+    const int another = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(another >= 0);
+    assert_int_equal(syscall(SYS_dup3, another, fd, O_CLOEXEC), fd);
+    assert_int_equal(close(another), 0);
+    if (is_silent) {
+        const int silent = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(silent, (struct sockaddr *)&name, size), 0);
+        assert_int_equal(listen(silent, 8), 0);
     }
 }
 
+struct ends {
+    int count;
+    const int *all;
+};
+
 /* From here on the device sends and receives nothing. */
-static void cut_device(int fd, void *argument) {
-    const int *const ends = argument;
-    if (fd != ends[0] && fd != ends[1] && is_connected_by_tcp(fd)) {
+static void cut(int fd, void *argument) {
+    const struct ends *const own = argument;
+    bool is_own = !is_connected_by_tcp(fd);
+    for (int i = 0; i < own->count; ++i) {
+        is_own = is_own || own->all[i] == fd;
+    }
+    if (!is_own) {
         (void)syscall(SYS_shutdown, fd, SHUT_RDWR);
     }
+}
+
+static void cut_device(const int *all, int count) {
+    struct ends own = {.count = count, .all = all};
+    for_all_descriptors(cut, &own);
 }
 
 static char byte_at(size_t place) {
@@ -119,10 +148,10 @@ static void exchange(struct talk *talk) {
 /* Both ends send through the device when it returns: each opens the link in one of its next calls. */
 static void go_over(struct talk *talk) {
     enum { calls = 20 };
-    static bool refuses = false;
-    while (!refuses || !has_link(talk->ends[0]) || !has_link(talk->ends[1])) {
-        if (!refuses) {
-            for_all_descriptors(refuse_agents, &refuses);
+    static bool is_taken = false;
+    while (!is_taken || !has_link(talk->ends[0]) || !has_link(talk->ends[1])) {
+        if (!is_taken) {
+            for_all_descriptors(take_port, &is_taken);
         }
         exchange(talk);
     }
@@ -157,7 +186,7 @@ static void lost_bytes_are_an_error(void **state) {
     (void)alarm(hangs_after_s);
     make_pair(talk.ends);
     go_over(&talk);
-    for_all_descriptors(cut_device, talk.ends);
+    cut_device(talk.ends, 2);
     for (int i = 0; i < 20; ++i) {
         (void)send_some(&talk, 1000, MSG_DONTWAIT);
     }
@@ -172,7 +201,78 @@ static void lost_bytes_are_an_error(void **state) {
     (void)alarm(0);
 }
 
-int main(void) {
+/* Sends a byte that the ring does not carry. */
+static ssize_t send_past_the_ring(struct talk *talk) {
+    return send_some(talk, 1, MSG_DONTROUTE);
+}
+
+/* Returns a set that tells once of what happens to the socket, which does not wait from here on. */
+static int watched(int fd, uint32_t events) {
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = events | EPOLLET};
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    (void)epoll_wait(set, &event, 1, 0);
+    return set;
+}
+
+/* The agents look for each other for some time. A call that does not wait says so, and the set tells when
+   they have given up. Then both ends have an error. */
+static void no_call_waits_for_the_agents(void **state) {
+    (void)state;
+    enum { sends_in_tcp = 16 }; /* until the ring is tried again */
+    is_silent = true;
+    (void)alarm(hangs_after_s);
+    struct talk sending = {.sent = 0};
+    make_pair(sending.ends);
+    go_over(&sending);
+    struct talk ending = {.sent = 0};
+    make_pair(ending.ends);
+    go_over(&ending);
+    assert_int_equal(send_past_the_ring(&sending), 1);
+    assert_int_equal(receive_some(&sending, 1), 1);
+    for (int i = 0; i < sends_in_tcp; ++i) {
+        exchange(&sending);
+    }
+    const int all[] = {sending.ends[0], sending.ends[1], ending.ends[0], ending.ends[1]};
+    cut_device(all, 4);
+    /* The peer cannot know that these bytes are not in TCP, so none may follow there. */
+    assert_int_equal(send_some(&sending, 100, 0), 100);
+    const int set = watched(sending.ends[0], EPOLLOUT);
+    assert_int_equal(send_past_the_ring(&sending), -1);
+    assert_int_equal(errno, EAGAIN);
+    /* The end cannot say that there are bytes before it. */
+    assert_int_equal(send_some(&ending, 100, 0), 100);
+    const int set_of_reader = watched(ending.ends[1], EPOLLIN);
+    assert_int_equal(close(ending.ends[0]), 0);
+    assert_int_equal(receive_some(&ending, 100), -1);
+    assert_int_equal(errno, EAGAIN);
+
+    struct epoll_event event;
+    ssize_t last = -1;
+    for (errno = EAGAIN; last < 0 && errno == EAGAIN; last = send_past_the_ring(&sending)) {
+        assert_int_equal(epoll_wait(set, &event, 1, -1), 1);
+    }
+    assert_int_equal(last, -1);
+    assert_int_equal(errno, ECONNRESET);
+    for (errno = EAGAIN; last < 0 && errno == EAGAIN; last = receive_some(&ending, 100)) {
+        assert_int_equal(epoll_wait(set_of_reader, &event, 1, -1), 1);
+    }
+    assert_int_equal(last, -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(receive_some(&sending, 100), -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(close(set), 0);
+    assert_int_equal(close(set_of_reader), 0);
+    (void)alarm(0);
+}
+
+int main(int count, char **words) {
+    (void)words;
+    if (count == 2) {
+        const struct CMUnitTest tests[] = {cmocka_unit_test(no_call_waits_for_the_agents)};
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    }
     static void (*endings[])(struct talk *) = {send_more_than_the_ring_takes, send_through_tcp, shut_down,
                                                close_it};
     const struct CMUnitTest tests[] = {

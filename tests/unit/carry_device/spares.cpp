@@ -103,6 +103,55 @@ void nobody_at_the_port_fails(void **) {
     }
 }
 
+// Listens, and takes nobody.
+class Silent {
+public:
+    Silent() {
+        assert_int_equal(bind(fd_.get(), reinterpret_cast<const sockaddr *>(&at_), size_), 0);
+        assert_int_equal(listen(fd_.get(), 8), 0);
+        assert_int_equal(getsockname(fd_.get(), reinterpret_cast<sockaddr *>(&at_), &size_), 0);
+    }
+    [[nodiscard]] SparePort port() const { return {.key = 1, .port = ntohs(at_.sin_port)}; }
+    [[nodiscard]] bool has_another() const {
+        pollfd one{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+        return poll(&one, 1, 0) == 1;
+    }
+    [[nodiscard]] base::Fd takes() const {
+        return base::Fd{accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+    }
+
+private:
+    base::Fd fd_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_in at_{
+        .sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size_ = sizeof(at_);
+};
+
+void a_silent_port_fails_after_a_time(void **) {
+    const base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
+    const Silent silent;
+    Attempt attempt{std::chrono::milliseconds{20}};
+    auto result = Attempt::Result::Later;
+    while (result == Attempt::Result::Later) {
+        result = attempt.advance(events.get(), connection(), name, silent.port());
+    }
+    assert_true(result == Attempt::Result::Fails);
+}
+
+// A crowd at the port may make the peer end it.
+void a_connection_without_a_reply_is_tried_again(void **) {
+    const base::Fd events{epoll_create1(EPOLL_CLOEXEC)};
+    const Silent silent;
+    Attempt attempt;
+    for (int i = 0; i < 2; ++i) {
+        while (!silent.has_another()) {
+            assert_true(attempt.advance(events.get(), connection(), name, silent.port()) ==
+                        Attempt::Result::Later);
+        }
+        const base::Fd ends_now = silent.takes();
+    }
+}
+
 base::Fd stranger(std::uint16_t port) {
     base::Fd fd{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     const sockaddr_in to{.sin_family = AF_INET,
@@ -138,6 +187,8 @@ int main() {
         cmocka_unit_test(who_is_refused_fails),
         cmocka_unit_test(who_is_told_to_wait_waits),
         cmocka_unit_test(nobody_at_the_port_fails),
+        cmocka_unit_test(a_silent_port_fails_after_a_time),
+        cmocka_unit_test(a_connection_without_a_reply_is_tried_again),
         cmocka_unit_test(strangers_that_say_nothing_make_room),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
