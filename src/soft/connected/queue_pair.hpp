@@ -104,6 +104,9 @@ public:
     // ---- Source ----
     void progress() override;
     void expire() override;
+    [[nodiscard]] bool is_awaited() const override {
+        return !sender_.all_acknowledged() || inbox_.has_receives();
+    }
     [[nodiscard]] Link *link_to_rest() override;
 
 private:

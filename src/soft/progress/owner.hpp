@@ -26,7 +26,7 @@ enum class Owner : std::uint8_t {
 enum class OwnerEvent : std::uint8_t {
     Polls,          // a thread looked that polls in a loop
     PollsOften,     // the engine has counted the looks of threads other than its own
-    Leaves,         // the poller is about to sleep on a descriptor of its own
+    Leaves,         // the poller is about to sleep on a descriptor of its own, or waits for no completion
     Stops,          // the poller has not looked since the last tick
     BeginsWait,     // a thread enters Group::wait()
     FallsAsleep,    // it sleeps there

@@ -243,11 +243,13 @@ void Group::keep(OwnerEvent event) {
     on(event);
 }
 
+std::span<Source *const> Group::looked_at() const {
+    return sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
+}
+
 // A poller needed no descriptor of those sources at which it looked.
 void Group::begin_to_rely() {
-    const std::span<Source *const> looked_at =
-        sources_.size() <= direct_sources ? std::span<Source *const>{sources_} : lively_.all();
-    for (Source *const source : looked_at) {
+    for (Source *const source : looked_at()) {
         put_to_rest(*source);
     }
     nudges_.settle();
@@ -293,11 +295,28 @@ void Group::hand_over() {
         return;
     }
     const base::Lock lock{mutex_};
+    leave_to_engine();
+}
+
+void Group::leave_to_engine() {
     serve_held_here();
     looks_.are_often = false;  // earlier looks do not count
     looks_.counted = looks();
     looks_.counted_since = base::Clock::now();
     on(OwnerEvent::Leaves);
+}
+
+// Without this a program that writes, polls until that is acknowledged, and then looks at its memory until
+// its peer has written (ib_write_lat) would wait for the engine's tick each time, because its polls have
+// made it the owner.
+bool Group::leave_if_unawaited() {
+    const base::Lock lock{mutex_};
+    base::set_shared(may_be_left_, false);
+    if (!ownership_.is_alone() || std::ranges::any_of(looked_at(), &Source::is_awaited)) {
+        return false;
+    }
+    leave_to_engine();
+    return true;
 }
 
 base::Result<void> Group::add_descriptor(int fd) const {

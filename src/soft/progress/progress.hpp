@@ -37,6 +37,7 @@
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
+#include "base/shared_value.hpp"
 #include "soft/ground/unread_share.hpp"
 #include "soft/progress/lively.hpp"
 #include "soft/progress/nudges.hpp"
@@ -102,6 +103,14 @@ public:
     // Has the engine take over at once, because the poller is about to sleep on a file descriptor of its own.
     void hand_over() EXCLUDES(mutex_);
 
+    // Tells the group that a source may have stopped to be awaited (Source::is_awaited). Needs no lock.
+    void may_be_left() { base::set_shared(may_be_left_, true); }
+    // Has the engine take over at once, if a source has said so, and the poller, who has taken all
+    // completions, can wait for no other one. Returns whether that is so.
+    [[nodiscard]] bool leave_unawaited() EXCLUDES(mutex_) {
+        return may_be_left_.load(std::memory_order_relaxed) && leave_if_unawaited();
+    }
+
     // Serves the groups and sleeps in between until ready() is true, or a signal handler ran (false, errno
     // EINTR). event_fd is readable when another thread may have made ready() true. The groups, and the
     // descriptor, are this process's own. The thread can be cancelled while it sleeps.
@@ -140,6 +149,10 @@ private:
     void keep(OwnerEvent event) REQUIRES(mutex_);
     [[nodiscard]] OwnerRule rule() const REQUIRES(mutex_) { return rule_of(ownership_.owner()); }
     void begin_to_rely() REQUIRES(mutex_);
+    // Returns the sources at which a poller looks itself.
+    [[nodiscard]] std::span<Source *const> looked_at() const REQUIRES(mutex_);
+    [[nodiscard]] bool leave_if_unawaited() EXCLUDES(mutex_);
+    void leave_to_engine() REQUIRES(mutex_);
     void begin_sleep() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
     void wake_up() EXCLUDES(mutex_);
@@ -177,6 +190,7 @@ private:
     Ticks ticks_ GUARDED_BY(mutex_) = Ticks::None;  // what the engine has
     Looks looks_;                                   // guarded by mutex_, but for its count
 
+    std::atomic<bool> may_be_left_{false};
     std::atomic<bool> engine_told_{false};  // the engine will call serve_held()
     std::atomic<unsigned> times_held_{0};   // calls of tell_held()
     unsigned times_known_ = 0;              // of these, to the engine's thread

@@ -36,6 +36,9 @@ public:
     virtual void progress() = 0;
     // Is called when the deadline that was set has passed.
     virtual void expire() {}
+    // Returns whether the program may wait for a completion of this source. Otherwise a thread that has
+    // polled for its completions goes on to look elsewhere, perhaps at its memory.
+    [[nodiscard]] virtual bool is_awaited() const { return true; }
     // Returns the link that the group lets rest between the source's turns; null when there is none.
     [[nodiscard]] virtual Link *link_to_rest() { return nullptr; }
 

@@ -125,9 +125,15 @@ int CompletionQueue::poll_stamped() {
     if (inherited()) {
         return -1;
     }
-    const int taken = take_one();
-    // Serving may push completions, and takes none.
-    return taken != 0 || serve_and_take(0, nullptr) != 0 ? taken : take_one();
+    int taken = take_one();
+    if (taken == 0) {
+        (void)serve_and_take(0, nullptr);  // may push completions, and takes none
+        taken = take_one();
+    }
+    if (taken != 0) {
+        end_vain_polls();
+    }
+    return taken;
 }
 
 [[gnu::hot]] void CompletionQueue::serve(bool spinning) {
@@ -164,9 +170,17 @@ int CompletionQueue::poll_stamped() {
         taken = serve_and_take(entries, completions);
     }
     if (taken != 0) {
-        forget_empty_polls();
+        end_vain_polls();
     }
     return taken;
+}
+
+// Is called when a poll has taken completions.
+[[gnu::hot]] void CompletionQueue::end_vain_polls() {
+    forget_empty_polls();
+    if (group_->leave_unawaited()) {
+        end_assistance();
+    }
 }
 
 // A program asks for a notification before it sleeps. The engine then takes over, unless the program sleeps
@@ -199,6 +213,10 @@ void CompletionQueue::forget_empty_polls() {
 
 void CompletionQueue::stop_spinning() {
     forget_empty_polls();
+    end_assistance();
+}
+
+void CompletionQueue::end_assistance() {
     if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
         Engine::instance().end_assistance();
     }

@@ -172,6 +172,8 @@ private:
     // Is called when the caller is about to sleep.
     void forget_empty_polls();
     void stop_spinning();
+    void end_assistance();
+    void end_vain_polls();
     [[nodiscard]] int poll_extended();
     void tell_overrun() REQUIRES(mutex_);
     using Groups = std::vector<std::shared_ptr<Group>>;

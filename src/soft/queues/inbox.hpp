@@ -45,6 +45,9 @@ public:
     void release(unsigned slots) { receives_.release(slots); }
     [[nodiscard]] SharedReceiveQueue *shared() const { return shared_; }
 
+    // Returns whether the next message has its receive, or may have one of a shared queue.
+    [[nodiscard]] bool has_receives() const { return shared_ != nullptr || !receives_.is_empty(); }
+
     // Begins with the first message of a new connection. The receives stay.
     void begin();
     // Forgets all receives, without completions, and frees every place. Those of a shared queue stay there.

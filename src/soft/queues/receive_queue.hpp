@@ -91,6 +91,11 @@ public:
         return !starved_;
     }
 
+    [[nodiscard]] bool is_empty() const {
+        const base::Lock lock{mutex_};
+        return posted_.size() == 0;
+    }
+
     // Frees `count` places; the program has polled their completions.
     void release(unsigned count) {
         const base::Lock lock{mutex_};
@@ -107,7 +112,7 @@ public:
     }
 
 private:
-    base::Mutex mutex_;  // taken with a group's or completion queue's lock held
+    mutable base::Mutex mutex_;  // taken with a group's or completion queue's lock held
     PostedReceives posted_ GUARDED_BY(mutex_);
     std::size_t used_ GUARDED_BY(mutex_) = 0;
     bool starved_ GUARDED_BY(mutex_) = false;

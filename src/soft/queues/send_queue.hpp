@@ -138,6 +138,10 @@ public:
     // Returns the request whose answer comes next; null when none is due.
     [[nodiscard]] SendRequest *oldest_awaiting();
     void answered(SendRequest &request);
+    // Returns whether the peer's counts are those of all requests.
+    [[nodiscard]] bool ends_with(const wire::Acknowledgement &placed) const {
+        return placed == numbers_ && !has_next();
+    }
     // Takes the peer's counts. Returns false when they are not between the last ones and those of what was
     // sent.
     [[nodiscard]] bool acknowledge(const wire::Acknowledgement &placed);

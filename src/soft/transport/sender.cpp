@@ -413,6 +413,9 @@ void Sender::answered(SendRequest &request) {
 // A request that fails waits until all earlier ones are done.
 bool Sender::acknowledged(const wire::Acknowledgement &placed) {
     const base::Lock lock{mutex_};
+    if (queue_.ends_with(placed)) {
+        group_.may_be_left();  // before the program gets the completions
+    }
     if (!queue_.acknowledge(placed)) {
         return false;
     }
@@ -421,6 +424,11 @@ bool Sender::acknowledged(const wire::Acknowledgement &placed) {
         transmit();
     }
     return true;
+}
+
+bool Sender::all_acknowledged() const {
+    const base::Lock lock{mutex_};
+    return parameters_.acknowledged && queue_.empty();
 }
 
 bool Sender::finish_when_sent() {

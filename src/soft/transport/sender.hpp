@@ -141,6 +141,8 @@ public:
         return queue_.sges_of(request);
     }
     void answered(SendRequest &request) EXCLUDES(mutex_);
+    // Returns whether the peer acknowledges requests, and has acknowledged all.
+    [[nodiscard]] bool all_acknowledged() const EXCLUDES(mutex_);
     // Takes what the peer has placed. Returns false when that was not sent.
     [[nodiscard]] bool acknowledged(const wire::Acknowledgement &placed) EXCLUDES(mutex_);
 

@@ -4,12 +4,18 @@
 #include "soft/wire/by_number.hpp"
 
 #include <arpa/inet.h>
+#include <sys/epoll.h>
 
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../../limits.hpp"
+#include "soft/queues/completion_queue.hpp"
 #include "soft/wire/rdmap.hpp"
 
 // These come last, because they assert.
@@ -305,6 +311,43 @@ void an_acknowledgement_waits_for_a_full_link(Numbered &ends) {
     assert_true(decode_acknowledgement(told.payload).value() == (Acknowledgement{.writes = 1}));
 }
 
+// Returns whether the engine waits for events of a group: /proc tells which ones its epoll set watches.
+bool engine_waits_for(const soft::Group &group) {
+    for (const auto &file : std::filesystem::directory_iterator{"/proc/self/fdinfo"}) {
+        std::ifstream info{file.path()};
+        for (std::string line; std::getline(info, line);) {
+            int watched = -1;
+            unsigned events = 0;
+            if (std::sscanf(line.c_str(), "tfd: %d events: %x", &watched, &events) == 2 &&
+                watched == group.fd() && (events & EPOLLIN) != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// A program that has polled for its last acknowledgement may look at its memory from then on. The engine
+// reads for it at once, and not at its next tick.
+void the_engine_takes_over_after_the_last_acknowledgement(Numbered &ends) {
+    Connected connected{ends};
+    ibv_wc completion{};
+    for (std::uint32_t msn = 2; msn < 10; ++msn) {
+        ends.post_send();
+        assert_true(connected.peer.receive_fpdu().segment.opcode == Opcode::Send);
+        for (int vain = 0; vain < 100; ++vain) {
+            assert_int_equal(ibv_poll_cq(ends.device.cq, 1, &completion), 0);
+        }
+        connected.peer.send(acknowledgement(msn, {.messages = msn}));
+        const auto end = std::chrono::steady_clock::now() + 30s;
+        while (ibv_poll_cq(ends.device.cq, 1, &completion) == 0) {
+            assert_true(std::chrono::steady_clock::now() < end);
+        }
+        assert_int_equal(completion.status, IBV_WC_SUCCESS);
+        assert_true(engine_waits_for(*soft::CompletionQueue::of(ends.device.cq)->group()));
+    }
+}
+
 void what_was_not_sent_is_not_acknowledged(Numbered &ends) {
     const Acknowledgement wrong[] = {{.writes = 1, .messages = 1}, {.messages = 2}, {.messages = 0}};
     for (const Acknowledgement &placed : wrong) {
@@ -359,6 +402,7 @@ int main() {
         fixture_test(what_names_others_is_refused),
         fixture_test(one_of_two_attempts_counts),
         fixture_test(what_is_placed_is_acknowledged),
+        fixture_test(the_engine_takes_over_after_the_last_acknowledgement),
         fixture_test(what_was_not_sent_is_not_acknowledged),
         fixture_test(a_request_that_nobody_answers_ends),
         fixture_test(a_request_that_waits_tries_again),
