@@ -49,7 +49,7 @@ def resolved(text):
 def words_of(line, settings):
     """Returns the words of a command: ${NAME} is a part of a word, $NAME stands for any number of words."""
     words = []
-    for word in resolved(line.removeprefix('+')).split():
+    for word in shlex.split(resolved(line.removeprefix('+'))):
         if re.fullmatch(r'\$\w+', word):
             words += shlex.split(settings.get(word[1:], ''))
         else:
