@@ -19,6 +19,7 @@
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "registry/reader.hpp"
+#include "registry/user_folder.hpp"
 
 namespace registry {
 
@@ -28,9 +29,9 @@ const base::AtExit<[] { Book::instance().remove_files(); }> at_exit;
 
 // Makes a file without a name, with memory for all its bytes, so that a store into the mapping cannot fail.
 // It is locked before it has a name, because a reader removes a file that nobody has locked.
-base::Result<base::Fd> make_nameless(const std::string &folder, std::size_t bytes) {
+base::Result<base::Fd> make_nameless(const UserFolder &folder, std::size_t bytes) {
     constexpr mode_t readable = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
-    base::Fd file{open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, readable)};
+    base::Fd file{openat(folder.fd.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, readable)};
     if (!file || fchmod(file.get(), readable) != 0) {
         return base::last_failure();
     }
@@ -54,7 +55,7 @@ base::Result<void *> map(const base::Fd &file, std::size_t bytes) {
     return memory;
 }
 
-base::Result<FileName> give_name(const base::Fd &file, const std::string &folder) {
+base::Result<FileName> give_name(const base::Fd &file, const UserFolder &folder) {
     struct stat status{};
     const ino_t space = own_space();
     if (space == 0 || fstat(file.get(), &status) != 0) {
@@ -62,8 +63,7 @@ base::Result<FileName> give_name(const base::Fd &file, const std::string &folder
     }
     const FileName name{.user = status.st_uid, .space = space, .process = getpid(), .inode = status.st_ino};
     const std::string self = "/proc/self/fd/" + std::to_string(file.get());
-    const std::string path = folder + "/" + name.text();
-    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    if (linkat(AT_FDCWD, self.c_str(), folder.fd.get(), name.text().c_str(), AT_SYMLINK_FOLLOW) != 0) {
         return base::last_failure();
     }
     return name;
@@ -106,7 +106,7 @@ void Entry::describe(const Description &description) {
 
 // Never destroyed: other threads may be in a call when main() returns.
 Book &Book::instance() {
-    static auto *const book = new Book{folder};
+    static auto *const book = new Book{shared_folder};
     return *book;
 }
 
@@ -133,25 +133,29 @@ bool Book::make_file() {
         return false;
     }
     if (files_.empty()) {
-        remove_abandoned(path_);
+        remove_abandoned(shared_);
     }
     const std::size_t bytes = first_file_bytes << files_.size();
-    const auto file = bytes <= most_file_bytes ? make_nameless(path_, bytes) : base::failure(ENOSPC);
+    const auto own = bytes <= most_file_bytes ? own_folder(shared_) : base::failure(ENOSPC);
+    const auto file = own ? make_nameless(*own, bytes) : std::unexpected{own.error()};
     const auto memory = file ? map(*file, bytes) : std::unexpected{file.error()};
-    const auto name = memory ? give_name(*file, path_) : std::unexpected{memory.error()};
+    const auto name = memory ? give_name(*file, *own) : std::unexpected{memory.error()};
     if (!name) {
         if (memory) {
             munmap(*memory, bytes);
         }
         BASE_LOG(Notice,
                  "%s: cannot make a file for the registry of rsockets: %s; other programs do not see %s",
-                 path_.c_str(), std::strerror(name.error().number),
+                 shared_.c_str(), std::strerror(name.error().number),
                  files_.empty() ? "this process" : "its further rsockets");
         is_out_of_order_ = true;
         return false;
     }
     const std::span records{static_cast<Record *>(*memory), bytes / sizeof(Record)};
-    files_.push_back({.name = *name, .memory = *memory, .bytes = bytes});
+    files_.push_back({.path = own->path + "/" + name->text(),
+                      .process = name->process,
+                      .memory = *memory,
+                      .bytes = bytes});
     free_.reserve(free_.capacity() + records.size());  // to give one back allocates nothing
     for (auto record = records.rbegin(); record != records.rend() - 1; ++record) {
         free_.push_back(&*record);
@@ -173,8 +177,8 @@ void Book::give_back(Record &record) {
 void Book::remove_files() {
     const base::Lock lock{mutex_};
     for (const File &file : files_) {
-        if (file.name.process == getpid()) {
-            (void)unlink((path_ + "/" + file.name.text()).c_str());
+        if (file.process == getpid()) {
+            (void)unlink(file.path.c_str());
         }
     }
 }

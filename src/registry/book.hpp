@@ -43,7 +43,7 @@ class Book {
 public:
     // The one that the process has. Its files are removed when the process ends.
     [[nodiscard]] static Book &instance();
-    explicit Book(std::string path) : path_{std::move(path)} {}
+    explicit Book(std::string shared) : shared_{std::move(shared)} {}
     // Entries end before.
     ~Book();
     Book(const Book &) = delete;
@@ -65,11 +65,12 @@ private:
     [[nodiscard]] bool make_file() REQUIRES(mutex_);
     void give_back(Record &record) EXCLUDES(mutex_);
 
-    const std::string path_;
+    const std::string shared_;  // the folder of the users' folders
     base::Mutex mutex_;
     std::vector<Record *> free_ GUARDED_BY(mutex_);
     struct File {
-        FileName name;
+        std::string path;
+        pid_t process;  // that has made it
         void *memory;
         std::size_t bytes;
     };

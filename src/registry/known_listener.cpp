@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/address.hpp"
 #include "base/fd.hpp"
@@ -53,7 +54,7 @@ bool listens_by_rdma_to(const Description &description, const sockaddr_storage &
 
 }  // namespace
 
-bool is_known_listener(const sockaddr_storage &address, const std::string &path) {
+bool is_known_listener(const sockaddr_storage &address, const std::string &shared) {
     const sockaddr_storage wanted = destination(address);
     if ((wanted.ss_family != AF_INET && wanted.ss_family != AF_INET6) || !is_local(wanted)) {
         return false;
@@ -62,9 +63,9 @@ bool is_known_listener(const sockaddr_storage &address, const std::string &path)
     if (in_tcp ? !in_tcp->listens : in_tcp.error().number != ENOENT) {
         return false;
     }
-    const auto is_believed = [&](uid_t user) { return !in_tcp || user == in_tcp->user || user == 0; };
+    const std::vector<uid_t> believed = in_tcp ? std::vector<uid_t>{in_tcp->user, 0} : users_with_processes();
     bool is_known = false;
-    read_all(path, is_believed, [&](const Seen &seen) {
+    read_all(shared, believed, [&](const Seen &seen) {
         is_known = is_listening(seen.description) &&
                    ((in_tcp && static_cast<std::uint32_t>(seen.description.inode) == in_tcp->inode) ||
                     listens_by_rdma_to(seen.description, wanted));

@@ -18,7 +18,8 @@ namespace registry {
 // RDMA devices only, and is none in TCP, at the address. If no socket listens in TCP, the record of any user
 // counts for the latter, because a TCP connection would be refused there. False also where the kernel does
 // not answer. Sends nothing, and blocks only for reading files in memory.
-[[nodiscard]] bool is_known_listener(const sockaddr_storage &address, const std::string &path = folder);
+[[nodiscard]] bool is_known_listener(const sockaddr_storage &address,
+                                     const std::string &shared = shared_folder);
 
 // Returns the socket of this machine and network namespace that would get a connection to the address in TCP;
 // nothing where there is none, or the kernel does not answer. Sends nothing.

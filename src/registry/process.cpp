@@ -7,6 +7,8 @@
 
 #include <charconv>
 #include <filesystem>
+#include <set>
+#include <system_error>
 
 namespace registry {
 
@@ -51,6 +53,27 @@ ino_t own_space() {
     return !error && self == std::to_string(getpid()) && stat("/proc/self/ns/pid", &status) == 0
                ? status.st_ino
                : 0;
+}
+
+// The owner of /proc/PID is the process's effective user.
+std::vector<uid_t> users_with_processes() {
+    constexpr std::size_t most = 1024;
+    std::set<uid_t> users;
+    std::error_code error;
+    std::filesystem::directory_iterator processes{"/proc", error};
+    for (; !error && processes != std::filesystem::directory_iterator{}; processes.increment(error)) {
+        const std::string name = processes->path().filename().string();
+        struct stat status{};
+        if (name.find_first_not_of("0123456789") == std::string::npos &&
+            stat(processes->path().c_str(), &status) == 0) {
+            users.insert(status.st_uid);
+            if (users.size() > most) {
+                users.erase(std::prev(users.end()));
+            }
+        }
+    }
+    users.insert({0, geteuid()});
+    return {users.begin(), users.end()};
 }
 
 base::Result<void> lock_while_mapped(int file) {

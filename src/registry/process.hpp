@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// registry/process: the names of the registry's files, and whether the process of a file still has it.
+// registry/process: the users and the names of the registry's files, and whether the process of a file still
+// has it.
 #pragma once
 
 #include <sys/types.h>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -27,6 +29,10 @@ struct FileName {
 // The namespace of this process's number, as stat(2) of /proc/self/ns/pid has it; 0 where /proc is not there,
 // or that of another namespace.
 [[nodiscard]] ino_t own_space();
+
+// Returns the effective users of the processes that this process sees, and its own and root in any case. Any
+// user may have processes in the name of many, so of too many the lowest numbers are returned.
+[[nodiscard]] std::vector<uid_t> users_with_processes();
 
 // Locks the open file for as long as this process has it mapped: the mapping keeps the lock (F_OFD_SETLK in
 // fcntl(2)) when the descriptor is closed. Each process sees the lock, whatever namespaces it is in, and only

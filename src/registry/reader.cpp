@@ -17,6 +17,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/own_user.hpp"
+#include "registry/user_folder.hpp"
 
 namespace registry {
 
@@ -24,43 +25,56 @@ namespace {
 
 using Records = std::vector<Record>;
 
-base::Fd remove(const FileName &name, const std::string &path) {
-    const bool removed = unlink(path.c_str()) == 0;
-    BASE_LOG(Debug, "%s is %s: process %d is gone or does not have it", path.c_str(),
+// A file in a user's folder.
+struct FilePlace {
+    const UserFolder &folder;
+    const char *file;
+
+    [[nodiscard]] std::string text() const { return folder.path + "/" + file; }
+};
+
+base::Fd remove(const FileName &name, const FilePlace &place) {
+    const bool removed = unlinkat(place.folder.fd.get(), place.file, 0) == 0;
+    BASE_LOG(Debug, "%s is %s: process %d is gone or does not have it", place.text().c_str(),
              removed ? "removed" : "ignored", name.process);
     return {};
 }
 
-// Opens a file that a process of the user whose name it has has locked. The owner is looked at first: the
-// name says nothing when another user gave it. A file that was left behind is removed.
-base::Fd open_file(const FileName &name, const std::string &path, std::size_t &bytes) {
+// Opens a file that a process of the user whose name it has has locked. A file that was left behind is
+// removed.
+base::Fd open_file(const FileName &name, const FilePlace &place, std::size_t &bytes) {
     struct stat status{};
-    if (lstat(path.c_str(), &status) != 0) {
+    if (fstatat(place.folder.fd.get(), place.file, &status, AT_SYMLINK_NOFOLLOW) != 0) {
         return {};  // it is gone already
     }
     if (status.st_uid != name.user) {
-        BASE_LOG(Debug, "%s is ignored: expected a file of user %u, and it is one of user %u", path.c_str(),
-                 name.user, status.st_uid);
+        BASE_LOG(Debug, "%s is ignored: expected a file of user %u, and it is one of user %u",
+                 place.text().c_str(), name.user, status.st_uid);
         return {};
     }
     if (!S_ISREG(status.st_mode)) {
-        return remove(name, path);
+        return remove(name, place);
     }
-    base::Fd file{open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    base::Fd file{openat(place.folder.fd.get(), place.file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
     if (!file || fstat(file.get(), &status) != 0 || status.st_uid != name.user) {
-        BASE_LOG(Debug, "%s is ignored: %s", path.c_str(), std::strerror(errno));
+        BASE_LOG(Debug, "%s is ignored: %s", place.text().c_str(), std::strerror(errno));
         return {};
     }
     if (!is_locked(file.get())) {
-        return remove(name, path);
+        return remove(name, place);
     }
     bytes = static_cast<std::size_t>(status.st_size);
     if (bytes < first_file_bytes || bytes > most_file_bytes || bytes % sizeof(Record) != 0) {
         BASE_LOG(Debug, "%s is ignored: it has %zu bytes (expected records of %zu bytes, %zu bytes or more)",
-                 path.c_str(), bytes, sizeof(Record), first_file_bytes);
+                 place.text().c_str(), bytes, sizeof(Record), first_file_bytes);
         return {};
     }
     return file;
+}
+
+// The user's own processes and root's are trusted.
+bool is_trusted(uid_t user) {
+    return base::is_own_user(user) || user == 0;
 }
 
 // The reader reads only so much of the files of other users: they may have made as many as they like.
@@ -68,7 +82,7 @@ class Allowance {
 public:
     // Returns whether so many bytes of a file of the user may be read.
     [[nodiscard]] bool take(uid_t user, std::size_t bytes) {
-        if (base::is_own_user(user) || user == 0) {
+        if (is_trusted(user)) {
             return true;
         }
         std::size_t &of_user = of_user_[user];
@@ -92,7 +106,7 @@ bool read_records(const base::Fd &file, Records &records) {
     return pread(file.get(), records.data(), bytes, 0) == static_cast<ssize_t>(bytes);
 }
 
-bool has_header(const std::string &path, const Records &records) {
+bool has_header(const FilePlace &place, const Records &records) {
     const auto header = std::bit_cast<Header>(records.front());
     const Header expected;
     if (header.magic == expected.magic && header.version == expected.version &&
@@ -100,7 +114,7 @@ bool has_header(const std::string &path, const Records &records) {
         return true;
     }
     BASE_LOG(Debug, "%s is ignored: it is not of version %u (its version is %u, with records of %u bytes)",
-             path.c_str(), expected.version, header.version, header.record_bytes);
+             place.text().c_str(), expected.version, header.version, header.record_bytes);
     return false;
 }
 
@@ -120,20 +134,20 @@ void make_printable(std::array<char, size> &text) {
 }
 
 // Two readings of all records. A record that changes in each of many pairs of readings is left out.
-bool read_file(const FileName &name, const std::string &path, Allowance &allowance,
+bool read_file(const FileName &name, const FilePlace &place, Allowance &allowance,
                const std::function<bool(const Seen &)> &take) {
     std::size_t bytes = 0;
-    const base::Fd file = open_file(name, path, bytes);
+    const base::Fd file = open_file(name, place, bytes);
     if (!file) {
         return true;
     }
     if (!allowance.take(name.user, bytes)) {
-        BASE_LOG(Debug, "%s is ignored: user %u has too many such files", path.c_str(), name.user);
+        BASE_LOG(Debug, "%s is ignored: user %u has too many such files", place.text().c_str(), name.user);
         return true;
     }
     Records first(bytes / sizeof(Record));
     Records second(first.size());
-    if (!read_records(file, second) || !has_header(path, second)) {
+    if (!read_records(file, second) || !has_header(place, second)) {
         return true;
     }
     std::vector<bool> told(first.size());
@@ -172,38 +186,52 @@ bool read_file(const FileName &name, const std::string &path, Allowance &allowan
     return true;
 }
 
-// Calls use(name, path) for each file of the registry until it returns false.
-void for_files(const std::string &path,
-               const std::function<bool(const FileName &, const std::string &)> &use) {
-    const std::unique_ptr<DIR, int (*)(DIR *)> folder{opendir(path.c_str()), closedir};
-    if (folder == nullptr) {
-        BASE_LOG(Debug, "%s cannot be read: %s", path.c_str(), std::strerror(errno));
-        return;
-    }
-    bool goes_on = true;
-    while (const dirent *entry = goes_on ? readdir(folder.get()) : nullptr) {
-        if (const auto name = parse_file_name(entry->d_name)) {
-            goes_on = use(*name, path + "/" + entry->d_name);
+// Calls use(name, place) for each file of the user until it returns false. Returns whether it never did. An
+// untrusted user may have made any number of files, so of those only some are looked at.
+bool for_files(const std::string &shared, uid_t user,
+               const std::function<bool(const FileName &, const FilePlace &)> &use) {
+    constexpr std::size_t most_names = 4096;
+    for (const UserFolder &folder : folders_of(shared, user)) {
+        const std::unique_ptr<DIR, int (*)(DIR *)> opened{
+            fdopendir(openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), closedir};
+        if (opened == nullptr) {
+            BASE_LOG(Debug, "%s cannot be read: %s", folder.path.c_str(), std::strerror(errno));
+            continue;
+        }
+        std::size_t names = 0;
+        while (const dirent *entry = readdir(opened.get())) {
+            if (++names > most_names && !is_trusted(user)) {
+                BASE_LOG(Debug, "%s has too many files: the others are ignored", folder.path.c_str());
+                break;
+            }
+            const auto name = parse_file_name(entry->d_name);
+            if (name && name->user == user && !use(*name, {folder, entry->d_name})) {
+                return false;
+            }
         }
     }
+    return true;
 }
 
 }  // namespace
 
-void read_all(const std::string &path, const std::function<bool(uid_t)> &wanted,
+void read_all(const std::string &shared, const std::vector<uid_t> &users,
               const std::function<bool(const Seen &)> &take) {
     Allowance allowance;
-    for_files(path, [&](const FileName &name, const std::string &file) {
-        return !wanted(name.user) || read_file(name, file, allowance, take);
-    });
+    for (const uid_t user : users) {
+        const bool goes_on = for_files(shared, user, [&](const FileName &name, const FilePlace &place) {
+            return read_file(name, place, allowance, take);
+        });
+        if (!goes_on) {
+            return;
+        }
+    }
 }
 
-void remove_abandoned(const std::string &path) {
-    for_files(path, [](const FileName &name, const std::string &file) {
+void remove_abandoned(const std::string &shared) {
+    (void)for_files(shared, geteuid(), [](const FileName &name, const FilePlace &place) {
         std::size_t bytes = 0;
-        if (name.user == geteuid()) {
-            (void)open_file(name, file, bytes);
-        }
+        (void)open_file(name, place, bytes);
         return true;
     });
 }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "registry/process.hpp"
 #include "registry/record.hpp"
@@ -22,12 +23,12 @@ struct Seen {
     Live live;
 };
 
-// Calls take(rsocket) for those in the files of the users that wanted(user) accepts, until it returns false.
+// Calls take(rsocket) for those in the files of these users below the shared folder, until it returns false.
 // Blocks for reading files in memory. A folder that is not there has none.
-void read_all(const std::string &path, const std::function<bool(uid_t)> &wanted,
+void read_all(const std::string &shared, const std::vector<uid_t> &users,
               const std::function<bool(const Seen &)> &take);
 
 // Removes the files of this user's processes that are gone.
-void remove_abandoned(const std::string &path);
+void remove_abandoned(const std::string &shared);
 
 }  // namespace registry

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // registry/record: the facts that a process tells other programs about its rsockets. A process has a few
-// files in memory (/dev/shm), each named rsocket-UID-SPACE-PID-INODE: SPACE is the namespace of PID (the
-// inode of /proc/PID/ns/pid), and INODE the file's own. The process has locked a file while it has it
-// mapped; so a file that nobody has locked was left behind. A file begins with a Header, in the place of one
-// record, and records follow to its end. The process writes them in its mapping, so that no record costs a
-// system call; the others read the file.
+// files in memory, in its user's folder (registry/user_folder), each named rsocket-UID-SPACE-PID-INODE: SPACE
+// is the namespace of PID (the inode of /proc/PID/ns/pid), and INODE the file's own. The process has locked a
+// file while it has it mapped; so a file that nobody has locked was left behind. A file begins with a Header,
+// in the place of one record, and records follow to its end. The process writes them in its mapping, so that
+// no record costs a system call; the others read the file.
 //
 // Every user may read the files, because a client has to find the listeners of other users. The files tell
 // no more than the kernel tells every user about its sockets.
@@ -109,7 +109,7 @@ static_assert(sizeof(Header) == sizeof(Record));
 inline constexpr std::size_t first_file_bytes = 16384;
 inline constexpr std::size_t most_file_bytes = std::size_t{16} << 20;
 
-// The folder of the files. Only root and the owner of a file can take it away there.
-inline constexpr const char *folder = "/dev/shm";
+// The shared folder of the users' folders. Only root and its owner can take one away there.
+inline constexpr const char *shared_folder = "/dev/shm";
 
 }  // namespace registry

@@ -77,8 +77,8 @@ kill -KILL "$listener"
 wait "$listener" 2>/dev/null || true
 bounded "$rpma" sockets --json >stdout 2>stderr || die "sockets --json"
 ! grep -qE "\"process\":($client|$listener)," stdout || die "rsockets of dead processes: $(cat stdout)"
-[ -z "$(find /dev/shm -maxdepth 1 \( -name "rsocket-*-$client-*" -o -name "rsocket-*-$listener-*" \))" ] ||
-    die "files of dead processes: $(ls /dev/shm)"
+[ -z "$(find /dev/shm/rsockets-* \( -name "rsocket-*-$client-*" -o -name "rsocket-*-$listener-*" \))" ] ||
+    die "files of dead processes: $(ls /dev/shm/rsockets-*)"
 
 refused_with 2 'expected a number from 0.1 to 3600' "$rpma" sockets --watch 0
 refused_with 2 'more: unknown argument' "$rpma" sockets more

@@ -43,14 +43,13 @@ std::vector<Seen> all_sockets() {
     std::vector<Seen> all;
     const uid_t user = geteuid();
     const ino_t space = registry::own_space();
-    registry::read_all(
-        registry::folder, [user](uid_t owner) { return user == 0 || owner == user; },
-        [&](const Seen &one) {
-            if (one.space == space) {  // in another namespace its number is another process's
-                all.push_back(one);
-            }
-            return true;
-        });
+    const std::vector<uid_t> users = user == 0 ? registry::users_with_processes() : std::vector<uid_t>{user};
+    registry::read_all(registry::shared_folder, users, [&](const Seen &one) {
+        if (one.space == space) {  // in another namespace its number is another process's
+            all.push_back(one);
+        }
+        return true;
+    });
     std::ranges::sort(all, {}, [](const Seen &one) { return std::tuple{one.process, one.description.fd}; });
     return all;
 }

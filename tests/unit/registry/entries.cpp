@@ -50,7 +50,7 @@ Entry listed(Book &book, int fd) {
 
 void an_rsocket_is_seen_from_its_description_to_its_end(void **) {
     Book book{folder::path};
-    assert_int_equal(folder::count(), 0);
+    assert_int_equal(memory_folder::count(), 0);
     {
         Entry entry = book.add();
         assert_int_equal(seen().size(), 0);
@@ -72,7 +72,7 @@ void an_rsocket_is_seen_from_its_description_to_its_end(void **) {
     const Entry next = listed(book, 8);
     assert_int_equal(seen()[0].live.sent_bytes, 0);
     book.remove_files();
-    assert_int_equal(folder::count(), 0);
+    assert_int_equal(memory_folder::count(), 0);
 }
 
 void there_is_room_for_thousands(void **) {
@@ -87,7 +87,7 @@ void there_is_room_for_thousands(void **) {
         found.at(static_cast<std::size_t>(one.description.fd)) = true;
     }
     assert_true(std::ranges::all_of(found, [](bool is) { return is; }));
-    assert_int_equal(folder::count(), 7);
+    assert_int_equal(memory_folder::count(), 7);
 }
 
 void where_no_file_can_be_made_there_is_no_entry(void **) {
@@ -129,13 +129,13 @@ void a_killed_process_leaves_nothing(void **) {
     });
     assert_true(child > 0);
     assert_int_equal(seen().size(), 2);
-    assert_int_equal(folder::count(), 2);
+    assert_int_equal(memory_folder::count(), 2);
     assert_int_equal(kill(child, SIGKILL), 0);
     siginfo_t info;
     assert_int_equal(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
     // Its parent has not asked for it yet.
     assert_int_equal(seen().size(), 1);
-    assert_int_equal(folder::count(), 1);
+    assert_int_equal(memory_folder::count(), 1);
     assert_int_equal(waitpid(child, nullptr, 0), child);
     assert_int_equal(seen().size(), 1);
     assert_true(logged.contains("is removed: process " + std::to_string(child)));
@@ -149,10 +149,10 @@ void a_new_process_removes_what_others_left(void **) {
         _exit(0);
     });
     assert_int_equal(waitpid(child, nullptr, 0), child);
-    assert_int_equal(folder::count(), 1);
+    assert_int_equal(memory_folder::count(), 1);
     Book book{folder::path};
     const Entry ours = listed(book, 1);
-    assert_int_equal(folder::count(), 1);
+    assert_int_equal(memory_folder::count(), 1);
     assert_int_equal(seen()[0].process, getpid());
 }
 
@@ -193,7 +193,7 @@ void a_program_that_is_replaced_by_another_has_no_rsockets(void **) {
     while (!seen().empty()) {
         assert_true(std::chrono::steady_clock::now() < until);
     }
-    assert_int_equal(folder::count(), 0);
+    assert_int_equal(memory_folder::count(), 0);
     close(still_open[0]);
     close(still_open[1]);
     assert_int_equal(waitpid(-child, nullptr, 0), -child);
@@ -248,7 +248,7 @@ void a_child_does_not_keep_its_parents_file(void **) {
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, nullptr, 0), parent);
     assert_int_equal(seen().size(), 0);
-    assert_int_equal(folder::count(), 0);
+    assert_int_equal(memory_folder::count(), 0);
     close(stay[0]);
     close(stay[1]);
 }
@@ -262,14 +262,14 @@ void a_file_of_another_process_namespace_stays_while_it_is_in_use(void **) {
     assert_true(name.has_value());
     assert_int_equal(name->space, registry::own_space());
     ++name->space;
-    std::filesystem::create_hard_link(file, folder::path / name->text());
+    std::filesystem::create_hard_link(file, memory_folder::of() / name->text());
     ++name->space;
-    std::filesystem::copy_file(file, folder::path / name->text());
+    std::filesystem::copy_file(file, memory_folder::of() / name->text());
     registry::remove_abandoned(folder::path);
     const auto all = seen();
     assert_int_equal(all.size(), 2);
     assert_true(std::ranges::any_of(all, [&](const auto &one) { return one.space + 1 == name->space; }));
-    assert_int_equal(folder::count(), 2);
+    assert_int_equal(memory_folder::count(), 2);
 }
 
 // Asserts that our file is ignored for this reason after `change` has modified it.
@@ -326,7 +326,7 @@ void what_only_has_the_name_is_removed(void **) {
         logged.clear();
         assert_int_equal(seen().size(), 1);
         assert_true(logged.contains(name + " is removed"));
-        assert_int_equal(folder::count(), 1);
+        assert_int_equal(memory_folder::count(), 1);
     }
 }
 
@@ -344,9 +344,75 @@ void another_users_file_is_ignored(void **) {
             assert_int_equal(chown(path.c_str(), another_user, another_user), 0);
         }
         registry::remove_abandoned(folder::path);
-        assert_int_equal(folder::count(), 2);
+        assert_int_equal(memory_folder::count(), 2);
         std::filesystem::remove(false_file);
     });
+}
+
+// The names in the shared folder are anybody's. Nobody reads them.
+void names_in_the_shared_folder_are_not_looked_at(void **) {
+    Book book{folder::path};
+    const Entry entry = listed(book, 1);
+    folder::write(folder::path / memory_folder::file().filename(), folder::read(memory_folder::file()));
+    logged.clear();
+    assert_int_equal(seen().size(), 1);
+    registry::remove_abandoned(folder::path);
+    assert_true(logged.empty());
+    assert_int_equal(folder::count(), 2);
+}
+
+void a_part_is_looked_at_of_another_users_names(void **) {
+    constexpr int many = 5000;
+    if (geteuid() != 0) {
+        skip();
+    }
+    const std::filesystem::path others = memory_folder::of(another_user);
+    std::filesystem::create_directory(others);
+    assert_int_equal(chown(others.c_str(), another_user, another_user), 0);
+    for (int number = 1; number <= many; ++number) {
+        const registry::FileName name{.user = another_user, .space = 1, .process = number, .inode = 1};
+        const std::filesystem::path file = others / name.text();
+        folder::write(file, "");
+        assert_int_equal(chown(file.c_str(), another_user, another_user), 0);
+    }
+    registry::read_all(folder::path, {another_user}, [](const auto &) { return true; });
+    assert_true(logged.contains(others.string() + " has too many files"));
+    const auto left = std::ranges::distance(std::filesystem::directory_iterator{others});
+    assert_true(left > 0 && left < many);
+}
+
+// The owner tells whose a folder is, and not its name, which another user may have had first.
+void another_users_folder_is_passed_over(void **) {
+    if (geteuid() != 0) {
+        skip();
+    }
+    const auto squat = [](const std::filesystem::path &path) {
+        std::filesystem::create_directory(path);
+        assert_int_equal(chown(path.c_str(), another_user, another_user), 0);
+    };
+    squat(memory_folder::of());
+    std::filesystem::create_symlink("/", memory_folder::of().string() + "-1");
+    Book book{folder::path};
+    const Entry entry = listed(book, 1);
+    assert_true(bool{entry});
+    assert_true(std::filesystem::is_directory(memory_folder::of().string() + "-2"));
+    assert_int_equal(seen().size(), 1);
+    std::filesystem::remove(memory_folder::of());
+    assert_int_equal(seen().size(), 1);
+    Book next{folder::path};
+    const Entry other = listed(next, 2);
+    assert_int_equal(seen().size(), 2);
+    assert_false(std::filesystem::exists(memory_folder::of()));
+
+    folder::remove();
+    memory_folder::make();
+    squat(memory_folder::of());
+    for (int number = 1; number < 16; ++number) {
+        squat(memory_folder::of().string() + "-" + std::to_string(number));
+    }
+    Book late{folder::path};
+    assert_false(bool{listed(late, 1)});
+    assert_true(logged.contains("cannot make a file for the registry of rsockets: Operation not permitted"));
 }
 
 // Another user may have made any number of records.
@@ -450,6 +516,9 @@ int main() {
         cmocka_unit_test_setup_teardown(files_that_make_no_sense_are_ignored, begin, end),
         cmocka_unit_test_setup_teardown(what_only_has_the_name_is_removed, begin, end),
         cmocka_unit_test_setup_teardown(another_users_file_is_ignored, begin, end),
+        cmocka_unit_test_setup_teardown(names_in_the_shared_folder_are_not_looked_at, begin, end),
+        cmocka_unit_test_setup_teardown(a_part_is_looked_at_of_another_users_names, begin, end),
+        cmocka_unit_test_setup_teardown(another_users_folder_is_passed_over, begin, end),
         cmocka_unit_test_setup_teardown(a_part_is_read_of_another_users_files, begin, end),
         cmocka_unit_test_setup_teardown(a_record_that_is_never_whole_is_left_out, begin, end),
         cmocka_unit_test_setup_teardown(texts_of_others_are_printable, begin, end),

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "../../folder.hpp"
@@ -20,19 +23,28 @@ inline int make(void ** = nullptr) {
 
 inline std::vector<registry::Seen> seen() {
     std::vector<registry::Seen> all;
-    registry::read_all(
-        folder::path, [](uid_t) { return true; },
-        [&](const registry::Seen &one) {
-            all.push_back(one);
-            return true;
-        });
+    registry::read_all(folder::path, registry::users_with_processes(), [&](const registry::Seen &one) {
+        all.push_back(one);
+        return true;
+    });
     return all;
 }
 
-// Returns the path of the only file in the registry.
+// Returns the folder of a user.
+inline std::filesystem::path of(uid_t user = geteuid()) {
+    return folder::path / ("rsockets-" + std::to_string(user));
+}
+
+// Returns the number of this user's files.
+inline std::size_t count() {
+    std::error_code error;
+    return static_cast<std::size_t>(std::ranges::distance(std::filesystem::directory_iterator{of(), error}));
+}
+
+// Returns the path of this user's only file in the registry.
 inline std::filesystem::path file() {
     return std::filesystem::directory_iterator {
-        folder::path
+        of()
     } -> path();
 }
 

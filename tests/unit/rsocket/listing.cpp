@@ -34,14 +34,12 @@ void (*when_kernel_listens)(int socket) = nullptr;
 
 std::optional<Seen> seen(int fd, pid_t process = getpid()) {
     std::optional<Seen> found;
-    registry::read_all(
-        registry::folder, [](uid_t user) { return user == geteuid(); },
-        [&](const Seen &one) {
-            if (one.process == process && one.description.fd == fd) {
-                found = one;
-            }
-            return true;
-        });
+    registry::read_all(registry::shared_folder, {geteuid()}, [&](const Seen &one) {
+        if (one.process == process && one.description.fd == fd) {
+            found = one;
+        }
+        return true;
+    });
     return found;
 }
 
