@@ -220,7 +220,7 @@ constexpr bool addresses_cost_memory = false;
 class Folded {
 public:
     static constexpr std::size_t fold_bytes = 16 << 20;
-    static constexpr std::size_t bytes = std::size_t{3} << 30;
+    static constexpr std::size_t bytes = (std::size_t{2} << 30) + fold_bytes;
 
     Folded() {
         const base::Fd file{memfd_create("conformance", MFD_CLOEXEC)};
@@ -242,7 +242,7 @@ public:
 };
 
 // A length has 32 bits without a sign, in every operation that has one.
-void three_gibibytes_at_once(void **) {
+void more_than_two_gibibytes_at_once(void **) {
     if (!subject.is_soft || addresses_cost_memory) {
         skip();
     }
@@ -272,7 +272,11 @@ void three_gibibytes_at_once(void **) {
     send.sges = {all_of(*from)};
     assert_int_equal(post_receive(ends.server, 3, {all_of(*to)}), 0);
     assert_int_equal(post(ends.client, {send}), 0);
-    const ibv_wc received = next_completion(ends.server.cq);
+    // On a busy machine so many bytes take longer than the patience with one completion. The time of the
+    // whole suite is limited.
+    ibv_wc received{};
+    while (!poll_for(ends.server.cq, received)) {
+    }
     assert_int_equal(received.status, IBV_WC_SUCCESS);
     assert_int_equal(received.byte_len, Folded::bytes);
     assert_memory_equal(target.begin, source.begin, Folded::fold_bytes);
@@ -287,7 +291,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(messages_of_no_bytes_need_no_key),
     cmocka_unit_test(an_atomic_write_stores_eight_bytes),
     cmocka_unit_test(atomic_writes_are_never_seen_torn),
-    cmocka_unit_test(three_gibibytes_at_once),
+    cmocka_unit_test(more_than_two_gibibytes_at_once),
     cmocka_unit_test(a_flush_says_what_it_was),
     cmocka_unit_test(inline_data_is_free_at_once),
 };
