@@ -120,6 +120,22 @@ ssize_t send_spliced(int fd, const Bytes &bytes) {
                                              : sent + write(fd, bytes.data() + count, bytes.size() - count);
 }
 
+// A call that does not wait may have to be made again, also where the kernel's buffer has room: a device that
+// has lost the peer, or is late, does not say yet where its bytes end.
+ssize_t send_without_wait(int fd, const Bytes &bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+        const ssize_t more = ::send(fd, bytes.data() + done, bytes.size() - done, MSG_DONTWAIT);
+        if (more < 0 && errno != EAGAIN) {
+            return more;
+        }
+        pollfd one{.fd = fd, .events = POLLOUT, .revents = 0};
+        (void)poll(&one, 1, -1);
+        done += more > 0 ? static_cast<std::size_t>(more) : 0;
+    }
+    return static_cast<ssize_t>(done);
+}
+
 ssize_t send_by(int fd, std::uint32_t kind, Bytes &bytes) {
     auto parts = parts_of(bytes.data(), bytes.size());
     msghdr message{};
@@ -139,7 +155,7 @@ ssize_t send_by(int fd, std::uint32_t kind, Bytes &bytes) {
         case 5:
             return send_spliced(fd, bytes);
         case 6:
-            return ::send(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+            return send_without_wait(fd, bytes);
         case 7: {  // two messages that TCP may send as one
             const ssize_t first = ::send(fd, bytes.data(), bytes.size() / 2, MSG_MORE);
             return first < 0 ? first
