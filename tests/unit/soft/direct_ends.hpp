@@ -10,11 +10,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "soft/memory/direct_access.hpp"
 #include "soft/memory/offers.hpp"
@@ -56,7 +58,11 @@ public:
     void deregister() {
         if (std::exchange(is_registered_, false)) {
             Memory::instance().erase(region);
-            assert_true(Offers::withdraw_region(region));
+            // A thread that was preempted in the middle of an access may come back later than a call waits.
+            const auto hangs_at = base::Clock::now() + std::chrono::seconds{60};
+            while (!Offers::withdraw_region(region)) {
+                assert_true(base::Clock::now() < hangs_at);
+            }
         }
     }
 
