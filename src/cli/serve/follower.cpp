@@ -107,13 +107,12 @@ void Follower::tell(Health &health) const {
 
 void Follower::run() {
     while (!stops()) {
-        const auto begin = Clock::now();
+        took_ = {};
         if (const auto looked = look(); !looked && !stops()) {
             add_reason({}, 0, looked.error().text);
         }
         end_round();
-        const auto pause =
-            std::clamp<Clock::duration>((Clock::now() - begin) * part_of_time, shortest_pause, longest_pause);
+        const auto pause = std::clamp<Clock::duration>(took_ * part_of_time, shortest_pause, longest_pause);
         const auto next = Clock::now() + pause;
         const base::Lock lock{mutex_};
         while (!stops() && Clock::now() < next) {
@@ -151,8 +150,10 @@ Outcome<> Follower::look() {
     options.address = leader_name_;
     options.timeout_seconds = timeout_seconds;
     const auto told = Clock::now();
+    auto list = TRY(ask_for_list({leader_, {}}, options));
+    took_ = Clock::now() - told;
     std::map<std::string, std::vector<Listed>> names;
-    for (Listed &content : TRY(ask_for_list({leader_, {}}, options))) {
+    for (Listed &content : list) {
         if (!is_name(content.name) || content.sequence == 0 ||
             encode_note(content.note).size() > longest_note) {
             return failed("{}: lists what no store has", leader_name_);

@@ -64,6 +64,7 @@ private:
     Metrics *metrics_ = nullptr;  // since start(), as the next
     Committed committed_;
     std::vector<Reason> found_;  // in this round
+    Clock::duration took_{};     // for the list of the leader, in this round
     std::atomic<bool> stopping_{false};
     mutable base::Mutex mutex_;
     base::Condition wake_;
