@@ -6,7 +6,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <setjmp.h>
@@ -101,15 +100,12 @@ static void a_gid_has_no_ethernet_address(void **state) {
 /* verbs.h's inlines look for these in the context. */
 static void operations_of_the_context(void **state) {
     (void)state;
-    struct ibv_xrcd_init_attr xrcd = {
-        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
     struct ibv_counters_init_attr counters = {0};
     struct ibv_rwq_ind_table_init_attr table = {0};
     struct ibv_modify_cq_attr modify = {.attr_mask = IBV_CQ_ATTR_MODERATE,
                                         .moderate = {.cq_count = 1, .cq_period = 1}};
     struct ibv_wq_init_attr wq = {
         .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = device.pd, .cq = device.cq};
-    assert_null_and_errno(ibv_open_xrcd(device.context, &xrcd));
     assert_null_and_errno(ibv_create_counters(device.context, &counters));
     assert_null_and_errno(ibv_create_wq(device.context, &wq));
     assert_null_and_errno(ibv_create_rwq_ind_table(device.context, &table));

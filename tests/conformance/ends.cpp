@@ -164,7 +164,7 @@ int enter_rtr(ibv_qp *qp, std::uint32_t peer, std::uint8_t depth) {
     assert_int_equal(softrdma_ibv_query_gid(qp->context, 1, attributes.ah_attr.grh.sgid_index,
                                             &attributes.ah_attr.grh.dgid),
                      0);
-    const int reliable = qp->qp_type == IBV_QPT_RC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+    const int reliable = qp->qp_type != IBV_QPT_UC ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
     return softrdma_ibv_modify_qp(
         qp, &attributes,
         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable);
@@ -177,7 +177,7 @@ int enter_rts(ibv_qp *qp, std::uint8_t depth) {
     attributes.timeout = 14;
     attributes.retry_cnt = attributes.rnr_retry = 7;
     attributes.max_rd_atomic = depth;
-    const int reliable = qp->qp_type == IBV_QPT_RC
+    const int reliable = qp->qp_type != IBV_QPT_UC
                              ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
                              : 0;
     return softrdma_ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_SQ_PSN | reliable);

@@ -433,7 +433,7 @@ void the_context_answers(void **) {
     ibv_srq *const queue = calls->create_srq_ex(context, &wanted);
     assert_non_null(queue);
     assert_int_equal(provider().domain.destroy_srq(queue), 0);
-    wanted.srq_type = IBV_SRQT_XRC;
+    wanted.srq_type = IBV_SRQT_TM;
     assert_null(ibv_create_srq_ex(context, &wanted));
     assert_int_equal(errno, EOPNOTSUPP);
     // Calls that the device does not have fail cleanly.

@@ -56,7 +56,7 @@ std::vector<CMUnitTest> suite() {
          fork_tests(),           memory_tests(),  atomic_tests(),  invalidation_tests(), rights_tests(),
          extended_tests(),       region_tests(),  window_tests(),  stress_tests()});
     if (subject.by_number) {
-        add({by_number_tests()});
+        add({by_number_tests(), xrc_tests()});
     } else {  // the connection manager
         add({connection_tests(), id_tests(), synchronous_tests(), listener_tests(), state_tests()});
     }

@@ -37,6 +37,7 @@ int post(const End &end, const std::vector<Request> &requests, std::size_t *refu
         chain[i].imm_data = request.immediate;
         chain[i].wr.rdma.remote_addr = request.remote_address;
         chain[i].wr.rdma.rkey = request.rkey;
+        chain[i].qp_type.xrc.remote_srqn = request.shared_queue;
         if (request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
             chain[i].wr.atomic = {.remote_addr = request.remote_address,
                                   .compare_add = request.compare_add,

@@ -21,6 +21,7 @@ struct Request {
     std::uint32_t immediate = 0;    // or the rkey to invalidate
     std::uint64_t compare_add = 0;  // of an atomic operation
     std::uint64_t swap = 0;
+    std::uint32_t shared_queue = 0;  // of the peer, on XRC
 };
 
 inline constexpr auto flush_opcode = static_cast<ibv_wr_opcode>(SOFTRDMA_WR_FLUSH);

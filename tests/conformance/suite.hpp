@@ -49,6 +49,7 @@ std::span<const CMUnitTest> region_tests();
 std::span<const CMUnitTest> window_tests();
 std::span<const CMUnitTest> stress_tests();
 std::span<const CMUnitTest> by_number_tests();
+std::span<const CMUnitTest> xrc_tests();
 // These tests wait for time-outs of the device, and have a run of their own.
 std::span<const CMUnitTest> timeout_tests();
 

@@ -8,6 +8,7 @@
 #include "soft/api/device_memory.hpp"
 #include "soft/api/domains.hpp"
 #include "soft/api/made.hpp"
+#include "soft/api/xrc.hpp"
 #include "soft/device/device.hpp"
 #include "soft/memory/window.hpp"
 #include "soft/queues/any_queue_pair.hpp"
@@ -101,6 +102,10 @@ void add_calls(verbs_context &context) {
     context.create_cq_ex = softrdma_ibv_create_cq_ex;
     context.create_qp_ex = softrdma_ibv_create_qp_ex;
     context.create_srq_ex = softrdma_ibv_create_srq_ex;
+    context.get_srq_num = get_srq_num;
+    context.open_xrcd = open_xrcd;
+    context.close_xrcd = close_xrcd;
+    context.open_qp = open_qp;
     ibv_context_ops &calls = context.context.ops;
     calls.alloc_mw = alloc_window;
     calls.dealloc_mw = dealloc_window;

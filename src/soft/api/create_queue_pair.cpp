@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "soft/api/made.hpp"
+#include "soft/api/xrc.hpp"
 #include "soft/cm/by_number.hpp"
 #include "soft/connected/queue_pair.hpp"
 #include "soft/datagram/queue_pair.hpp"
@@ -35,6 +36,7 @@ constexpr std::uint64_t datagram_operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WI
 std::uint64_t operations_of(ibv_qp_type type) {
     switch (type) {
         case IBV_QPT_RC:
+        case IBV_QPT_XRC_SEND:
             return reliable_operations;
         case IBV_QPT_UC:
             return unreliable_operations;
@@ -45,7 +47,8 @@ std::uint64_t operations_of(ibv_qp_type type) {
     }
 }
 
-base::Result<QueuePair *> create_connected(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who) {
+base::Result<QueuePair *> create_connected(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who,
+                                           XrcHandle *xrcd) {
     if (who == ConnectedBy::ItsId) {
         return QueuePair::create(domain, attributes);
     }
@@ -53,7 +56,7 @@ base::Result<QueuePair *> create_connected(ibv_pd &domain, ibv_qp_init_attr &att
     if (!number) {
         return std::unexpected{number.error()};
     }
-    const auto made = QueuePair::create(domain, attributes, number->value());
+    const auto made = QueuePair::create(domain, attributes, number->value(), xrcd);
     if (made) {
         try {
             (*made)->connect_by(std::make_unique<ByNumber>(**made, *std::move(number)));
@@ -65,11 +68,34 @@ base::Result<QueuePair *> create_connected(ibv_pd &domain, ibv_qp_init_attr &att
     return made;
 }
 
-base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who) {
+base::Result<QueuePair *> create_xrc(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who,
+                                     XrcHandle *xrcd) {
+    if (who == ConnectedBy::ItsId) {
+        BASE_LOG(Error, "no queue pair of XRC: an id connects none, only ibv_modify_qp does");
+        return base::failure(EOPNOTSUPP);
+    }
+    if ((attributes.qp_type == IBV_QPT_XRC_RECV) != (xrcd != nullptr) || attributes.srq != nullptr) {
+        BASE_LOG(Error,
+                 "no queue pair of XRC: one of type XRC_RECV has an XRC domain (ibv_create_qp_ex), one of "
+                 "type XRC_SEND has none, and neither has a shared receive queue");
+        return base::failure(EINVAL);
+    }
+    ibv_qp_init_attr whole = attributes;
+    whole.recv_cq = whole.send_cq;  // it receives nothing, or what completes elsewhere
+    auto made = create_connected(domain, whole, who, xrcd);
+    attributes.cap = whole.cap;
+    return made;
+}
+
+base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes, ConnectedBy who,
+                                    XrcHandle *xrcd) {
     switch (attributes.qp_type) {
         case IBV_QPT_RC:
         case IBV_QPT_UC:
-            return create_connected(domain, attributes, who);
+            return create_connected(domain, attributes, who, nullptr);
+        case IBV_QPT_XRC_SEND:
+        case IBV_QPT_XRC_RECV:
+            return create_xrc(domain, attributes, who, xrcd);
         case IBV_QPT_UD:
             if (tls_is_required()) {
                 BASE_LOG(Error,
@@ -78,7 +104,7 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
             }
             return DatagramQueuePair::create(domain, attributes);
         default:
-            BASE_LOG(Error, "this device has queue pairs of type RC, UC and UD; type %d was asked for",
+            BASE_LOG(Error, "this device has queue pairs of type RC, UC, UD and XRC; type %d was asked for",
                      attributes.qp_type);
             return base::failure(EOPNOTSUPP);
     }
@@ -87,7 +113,8 @@ base::Result<AnyQueuePair *> create(ibv_pd &domain, ibv_qp_init_attr &attributes
 }  // namespace
 
 base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
-                                               std::uint64_t send_operations, ConnectedBy who) {
+                                               std::uint64_t send_operations, ConnectedBy who,
+                                               XrcHandle *xrcd) {
     if (const std::uint64_t lacking = send_operations & ~operations_of(attributes.qp_type)) {
         BASE_LOG(Error, "queue pair of type %d: send operations 0x%llx are not there", attributes.qp_type,
                  static_cast<unsigned long long>(lacking));
@@ -98,7 +125,7 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
         attributes.cap.max_inline_data =
             std::max(attributes.cap.max_inline_data, static_cast<std::uint32_t>(wire::atomic_write_bytes));
     }
-    const auto made = create(domain, attributes, who);
+    const auto made = create(domain, attributes, who, xrcd);
     if (made && send_operations != 0) {
         try {
             (*made)->prepare_requests_by(std::make_unique<WorkRequests>(**made, attributes.cap));
@@ -127,6 +154,9 @@ base::Result<std::uint64_t> send_operations_of(const ibv_qp_init_attr_ex &attrib
 }
 
 ibv_qp *create_queue_pair(ibv_context &context, ibv_qp_init_attr_ex &attributes, ConnectedBy who) {
+    if (attributes.qp_type == IBV_QPT_XRC_RECV && who == ConnectedBy::Program) {
+        return create_xrc_receiver(context, attributes);
+    }
     const auto operations = send_operations_of(attributes);
     if (!operations) {
         return failed<ibv_qp>(operations.error().number);

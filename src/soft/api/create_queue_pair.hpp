@@ -8,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "soft/queues/any_queue_pair.hpp"
+#include "soft/queues/xrc_domain.hpp"
 
 namespace soft {
 
@@ -16,9 +17,11 @@ namespace soft {
 enum class ConnectedBy : std::uint8_t { ItsId, Program };
 
 // Creates a queue pair of attributes.qp_type. send_operations are the IBV_QP_EX_WITH_ bits of the operations
-// that are posted through ibv_qp_ex, 0 for none. Writes the sizes of the queues into the attributes.
+// that are posted through ibv_qp_ex, 0 for none. One of type XRC_RECV belongs to `xrcd`, whose protection
+// domain and completion queue it has. Writes the sizes of the queues into the attributes.
 [[nodiscard]] base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr &attributes,
-                                                             std::uint64_t send_operations, ConnectedBy who);
+                                                             std::uint64_t send_operations, ConnectedBy who,
+                                                             XrcHandle *xrcd = nullptr);
 // Does what ibv_create_qp_ex does. Returns null, and sets errno, when there is none.
 [[nodiscard]] ibv_qp *create_queue_pair(ibv_context &context, ibv_qp_init_attr_ex &attributes,
                                         ConnectedBy who);

@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "soft/api/create_queue_pair.hpp"
 #include "soft/api/made.hpp"
+#include "soft/api/xrc.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/queues/any_queue_pair.hpp"
@@ -195,6 +196,9 @@ ibv_srq *softrdma_ibv_create_srq(ibv_pd *pd, ibv_srq_init_attr *attributes) {
 
 ibv_srq *softrdma_ibv_create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *srq_init_attr_ex) {
     const auto has = [&](std::uint32_t part) { return (srq_init_attr_ex->comp_mask & part) != 0; };
+    if (has(IBV_SRQ_INIT_ATTR_TYPE) && srq_init_attr_ex->srq_type == IBV_SRQT_XRC) {
+        return soft::create_xrc_srq(*context, *srq_init_attr_ex);
+    }
     if (has(~std::uint32_t{IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD}) ||
         (has(IBV_SRQ_INIT_ATTR_TYPE) && srq_init_attr_ex->srq_type != IBV_SRQT_BASIC)) {
         return failed<ibv_srq>(EOPNOTSUPP);

@@ -101,6 +101,7 @@ int softrdma_ibv_query_device_ex(ibv_context *context, const ibv_query_device_ex
             .rc_odp_caps = on_demand | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
             .uc_odp_caps = on_demand,
             .ud_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV}};
+    attributes->xrc_odp_caps = attributes->odp_caps.per_transport_caps.rc_odp_caps;
     return 0;
 }
 

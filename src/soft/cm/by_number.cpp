@@ -41,6 +41,31 @@ bool is_of_soft_device(const wire::MpaFrame &frame) {
            !frame.markers && frame.revision == 2;
 }
 
+wire::QueuePairType type_of(ibv_qp_type type) {
+    switch (type) {
+        case IBV_QPT_UC:
+            return wire::QueuePairType::Unreliable;
+        case IBV_QPT_XRC_SEND:
+            return wire::QueuePairType::XrcSend;
+        case IBV_QPT_XRC_RECV:
+            return wire::QueuePairType::XrcReceive;
+        default:
+            return wire::QueuePairType::Reliable;
+    }
+}
+
+// Returns the type that the peer of a queue pair has.
+wire::QueuePairType opposite_of(ibv_qp_type type) {
+    switch (type) {
+        case IBV_QPT_XRC_SEND:
+            return wire::QueuePairType::XrcReceive;
+        case IBV_QPT_XRC_RECV:
+            return wire::QueuePairType::XrcSend;
+        default:
+            return type_of(type);
+    }
+}
+
 base::Result<void> no_path(const ibv_qp &queue_pair, const char *expected) {
     BASE_LOG(Error, "queue pair 0x%06x has no path to its peer: expected %s", queue_pair.qp_num, expected);
     return base::failure(EINVAL);
@@ -192,7 +217,7 @@ base::Result<void> ByNumber::try_to_connect() {
     }
     meeting_ = Meeting::begin(here, there);
     const auto names = wire::encode(wire::QueuePairNames{
-        .reliable = is_reliable(), .destination = path_.peer, .source = number_.value()});
+        .type = type_of(queue_pair_.qp_base.qp_type), .destination = path_.peer, .source = number_.value()});
     const wire::MpaFrame request{.crc = crc_wanted(*tls_of_new_ids()),
                                  .soft_operations = true,
                                  .peer_to_peer = true,
@@ -275,7 +300,7 @@ void ByNumber::handshake_failed(Handshake &, int) {
 }
 
 bool ByNumber::is_from_peer(const Handshake &handshake, const wire::QueuePairNames &names) const {
-    return aimed_ && names.source == path_.peer && names.reliable == is_reliable() &&
+    return aimed_ && names.source == path_.peer && names.type == opposite_of(queue_pair_.qp_base.qp_type) &&
            base::same_host(handshake.peer(), path_.there) &&
            base::same_host(tcp::local_address(handshake.link().descriptor()), path_.here);
 }

@@ -92,7 +92,7 @@ private:
     };
 
     void assert_held() const ASSERT_CAPABILITY(group_->mutex()) {}
-    [[nodiscard]] bool is_reliable() const { return queue_pair_.qp_base.qp_type == IBV_QPT_RC; }
+    [[nodiscard]] bool is_reliable() const { return soft::is_reliable(queue_pair_.qp_base.qp_type); }
     [[nodiscard]] bool to_itself() const REQUIRES(group_->mutex());
     [[nodiscard]] bool comes_first() const REQUIRES(group_->mutex());
     [[nodiscard]] bool is_from_peer(const Handshake &handshake, const wire::QueuePairNames &names) const

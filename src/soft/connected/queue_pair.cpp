@@ -17,14 +17,15 @@ namespace soft {
 
 std::atomic<unsigned> QueuePair::persists_returned{0};
 
-base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes, std::uint32_t number) {
+base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attributes, std::uint32_t number,
+                                            XrcHandle *xrcd) {
     const auto cap = granted_sizes(attributes);
     if (!cap) {
         return std::unexpected{cap.error()};
     }
     attributes.cap = *cap;
     auto *const made =
-        new QueuePair{pd, attributes, number, CompletionQueue::of(attributes.send_cq)->group()};
+        new QueuePair{pd, attributes, number, CompletionQueue::of(attributes.send_cq)->group(), xrcd};
     if (Faults::active() != nullptr && made->sender_.faults_timer() < 0) {
         destroy(made);
         return base::failure(EMFILE);
@@ -33,9 +34,10 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
 }
 
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
-                     std::shared_ptr<Group> group)
+                     std::shared_ptr<Group> group, XrcHandle *xrcd)
     : AnyQueuePair{domain, attributes, number},
       group_{std::move(group)},
+      xrcd_{xrcd},
       state_{qp_base.qp_num},
       direct_flush_{[](void *queue_pair) {
                         auto &self = *static_cast<QueuePair *>(queue_pair);
@@ -46,7 +48,13 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
               send_queue_cq_, *this,  *group_,     *this,
               direct_flush_,  placed_},
       access_{{.pd = &domain_of(domain), .queue_pair = creation()}},
-      inbox_{qp_base, cap_, receive_queue_cq_, *this, *this, placed_},
+      inbox_{qp_base,
+             cap_,
+             receive_queue_cq_,
+             *this,
+             *this,
+             placed_,
+             xrcd != nullptr ? &xrcd->domain() : nullptr},
       durability_{[](void *queue_pair) {
                       auto &self = *static_cast<QueuePair *>(queue_pair);
                       self.persist(self.durability_);
@@ -62,6 +70,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
                  .placed = placed_,
                  .state = state_,
                  .owner = *this}} {
+    access_.grant(most_access());
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->attach();
     }
@@ -74,6 +83,10 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
             inbox_.shared()->detach();
         }
         throw;
+    }
+    if (xrcd_ != nullptr) {
+        xrcd_->users.fetch_add(1, std::memory_order_relaxed);
+        qp_base.context = xrcd_->context;
     }
 }
 
@@ -96,9 +109,7 @@ void QueuePair::take_down(bool going) {
                 std::exchange(owner_, nullptr)->connection_ended();  // the owner waits for this call
             }
             state_.on(ConnectionEvent::Ends);
-            if (inbox_.shared() != nullptr) {
-                inbox_.shared()->forget(*this);
-            }
+            inbox_.leave_line();
             direct_flush_.cancel();
             if (!durability_.persisting() && !direct_flush_.under_way()) {
                 break;
@@ -110,7 +121,7 @@ void QueuePair::take_down(bool going) {
         link->finish();
         Engine::instance().drain(std::move(link), access_.origin(), std::move(unread_share));
     }
-    if (inbox_.shared() != nullptr) {
+    if (inbox_.shares()) {
         async_events_of(*qp_base.context).forget(&qp_base);
     }
 }
@@ -131,6 +142,16 @@ QueuePair::~QueuePair() {
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->detach();
     }
+    if (xrcd_ != nullptr) {
+        xrcd_->users.fetch_sub(1, std::memory_order_release);
+    }
+}
+
+bool QueuePair::open_again() {
+    int handles = handles_.load(std::memory_order_relaxed);
+    while (handles != 0 && !handles_.compare_exchange_weak(handles, handles + 1, std::memory_order_relaxed)) {
+    }
+    return handles != 0;
 }
 
 [[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
@@ -267,7 +288,8 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);
-    if (within_host_of_environment() == WithinHost::Direct) {
+    // What a peer of an XRC domain may access, changes with the shared queues of the domain.
+    if (within_host_of_environment() == WithinHost::Direct && xrcd_ == nullptr) {
         const Link::SharedPieces pieces = link_->shared_pieces();
         access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
                       pieces.process);

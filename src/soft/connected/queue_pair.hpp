@@ -43,6 +43,7 @@
 #include "soft/queues/any_queue_pair.hpp"
 #include "soft/queues/inbox.hpp"
 #include "soft/queues/placed.hpp"
+#include "soft/queues/xrc_domain.hpp"
 #include "soft/transport/direct_flush.hpp"
 #include "soft/transport/parameters.hpp"
 #include "soft/transport/receiver.hpp"
@@ -52,9 +53,13 @@ namespace soft {
 
 class QueuePair final : public AnyQueuePair, public Source, public TakesReceives, public ReceiverOwner {
 public:
-    // `number` is as in AnyQueuePair's constructor.
+    // `number` is as in AnyQueuePair's constructor. One of type XRC_RECV belongs to `xrcd`.
     [[nodiscard]] static base::Result<QueuePair *> create(ibv_pd &pd, ibv_qp_init_attr &attributes,
-                                                          std::uint32_t number = 0);
+                                                          std::uint32_t number = 0,
+                                                          XrcHandle *xrcd = nullptr);
+    // Opens another handle of it, of type XRC_RECV. Returns false when its last handle is being closed.
+    [[nodiscard]] bool open_again();
+    [[nodiscard]] const XrcHandle *xrcd() const { return xrcd_; }
     // Lets the program connect it by number. It is called before show_number().
     void connect_by(std::unique_ptr<Connector> connector) {
         connector_ = std::move(connector);
@@ -123,8 +128,9 @@ private:
     };
 
     QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
-              std::shared_ptr<Group> group);
+              std::shared_ptr<Group> group, XrcHandle *xrcd);
 
+    bool close() override { return handles_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
     void leave() override;
     int post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) override;
     int post_receives(ibv_recv_wr *request, ibv_recv_wr **bad) override;
@@ -135,7 +141,11 @@ private:
     [[nodiscard]] int post_window_change(const ibv_send_wr &request);
 
     [[nodiscard]] bool connected() const { return is_linked(state_.now()); }
-    [[nodiscard]] bool is_reliable() const { return qp_base.qp_type == IBV_QPT_RC; }
+    [[nodiscard]] bool is_reliable() const { return soft::is_reliable(qp_base.qp_type); }
+    // Returns the rights that its peer can have: an XRC queue pair that sends is no target.
+    [[nodiscard]] unsigned most_access() const {
+        return qp_base.qp_type == IBV_QPT_XRC_SEND ? 0 : governed_access;
+    }
     void take_down(bool going) EXCLUDES(group_->mutex());
 
     // queue_pair_states.cpp
@@ -180,6 +190,8 @@ private:
     SetAttributes set_ GUARDED_BY(changes_);
     std::unique_ptr<Connector> connector_;  // null when only an id can connect it
     std::atomic<bool> by_number_{false};    // the program connects it by number; changed with changes_
+    XrcHandle *const xrcd_;                 // or null
+    std::atomic<int> handles_{1};
     ConnectionStateCell state_;
     std::atomic<int> end_error_{0};
 

@@ -73,7 +73,7 @@ void QueuePair::end(const Ending &how, ConnectionEvent event) {
     direct_flush_.cancel();
     receiver_.stop();
     inbox_.flush();
-    if (inbox_.shared() != nullptr) {
+    if (inbox_.shares()) {
         async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);
     }
     if (how.drain) {

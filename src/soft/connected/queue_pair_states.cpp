@@ -54,7 +54,7 @@ int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     }
     set_.take(attributes, mask);
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0) {
-        access_.grant(attributes.qp_access_flags);
+        access_.grant(attributes.qp_access_flags & most_access());
     }
     if ((mask & IBV_QP_STATE) != 0 && attributes.qp_state == IBV_QPS_RTR &&
         by_number_.load(std::memory_order_relaxed)) {
@@ -144,7 +144,11 @@ int QueuePair::become_ready_to_send(const ibv_qp_attr &attributes, int mask) {
         if (now == IBV_QPS_RTS) {
             return 0;
         }
-        sender_.open(is_reliable() ? attributes.max_rd_atomic : std::uint16_t{0});
+        if (qp_base.qp_type == IBV_QPT_XRC_RECV) {
+            sender_.set_state(IBV_QPS_RTS);  // it sends nothing but answers
+        } else {
+            sender_.open(is_reliable() ? attributes.max_rd_atomic : std::uint16_t{0});
+        }
     }
     connector_->expect_answer_within(time_to_answer(attributes, is_reliable()));
     return 0;
@@ -169,7 +173,7 @@ void QueuePair::reset() {
         state_.on(ConnectionEvent::Resets);
     }
     set_link_name(nullptr);
-    access_.grant(governed_access);
+    access_.grant(most_access());
     set_.forget();
     base::set_shared(by_number_, false);
 }
@@ -212,7 +216,7 @@ void QueuePair::end_unanswered() {
     sender_.give_up(IBV_WC_RETRY_EXC_ERR);
     state_.on(ConnectionEvent::Ends);
     inbox_.flush();
-    if (inbox_.shared() != nullptr) {
+    if (inbox_.shares()) {
         async_events_of(*qp_base.context).push(IBV_EVENT_QP_LAST_WQE_REACHED, &qp_base);
     }
 }

@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/queues/any_queue_pair.hpp"
 
 namespace soft {
 
@@ -15,7 +16,7 @@ struct ConnectedStep {
     ibv_qp_state from;
     ibv_qp_state to;
     int needed;      // of every type
-    int needed_rc;   // of a reliable queue pair too; another one must not set it
+    int needed_rc;   // of a reliable queue pair too (needed_part()); another one must not set it
     int allowed;     // of every type
     int allowed_rc;  // of a reliable queue pair too
 };
@@ -29,6 +30,22 @@ constexpr ConnectedStep connected_steps[] = {
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, 0,
      IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE, IBV_QP_MIN_RNR_TIMER},
 };
+
+// Those of the receiving and of the sending side, of which an XRC queue pair has only one.
+constexpr int of_receiving = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int of_sending = IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+
+// Returns the part of the attributes of reliable queue pairs that one of this type must have.
+int needed_part(int attributes, ibv_qp_type type) {
+    switch (type) {
+        case IBV_QPT_XRC_SEND:
+            return attributes & ~of_receiving;
+        case IBV_QPT_XRC_RECV:
+            return attributes & ~of_sending;
+        default:
+            return attributes;
+    }
+}
 
 constexpr unsigned number_bits = 24;
 constexpr int most_timeout = 31;  // a field of five bits
@@ -68,7 +85,7 @@ const char *unusable(const ibv_qp_attr &attributes, int mask) {
 bool SetAttributes::allow(const ibv_qp &queue_pair, ibv_qp_state from, const ibv_qp_attr &attributes,
                           int mask) {
     const int set = mask & ~IBV_QP_STATE;
-    const bool reliable = queue_pair.qp_type == IBV_QPT_RC;
+    const bool reliable = is_reliable(queue_pair.qp_type);
     const auto *const step = std::ranges::find_if(connected_steps, [&](const ConnectedStep &one) {
         return one.from == from && one.to == attributes.qp_state;
     });
@@ -78,8 +95,8 @@ bool SetAttributes::allow(const ibv_qp &queue_pair, ibv_qp_state from, const ibv
                  attributes.qp_state);
         return false;
     }
-    const int needed = step->needed | (reliable ? step->needed_rc : 0);
-    const int allowed = needed | step->allowed | (reliable ? step->allowed_rc : 0);
+    const int needed = step->needed | (reliable ? needed_part(step->needed_rc, queue_pair.qp_type) : 0);
+    const int allowed = step->needed | step->allowed | (reliable ? step->needed_rc | step->allowed_rc : 0);
     if ((set & needed) != needed || (set & ~allowed) != 0) {
         BASE_LOG(Error, "queue pair 0x%06x, state %d to %d: attributes 0x%x are missing, 0x%x cannot be set",
                  queue_pair.qp_num, from, attributes.qp_state, static_cast<unsigned>(needed & ~set),

@@ -315,7 +315,7 @@ void query(const Device &device, ibv_device_attr &attributes) {
     attributes.max_srq_sge = limits::max_sge;
     attributes.max_mr = limits::max_mr;
     attributes.max_mw = limits::max_mr;  // regions and windows together
-    attributes.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    attributes.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_XRC;
     attributes.max_pd = limits::max_pd;
     attributes.max_ah = limits::max_ah;
     attributes.max_mcast_grp = limits::max_groups;

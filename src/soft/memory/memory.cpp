@@ -132,10 +132,32 @@ const Memory::Held Memory::held_while_forking{base::ForkLevel::SoftMemory};
 
 namespace {
 
+// Returns whether a peer of `by`, which is another domain than the region's, reaches the region.
+[[gnu::cold]] bool reaches(const ibv_pd *by, const ibv_pd &domain) {
+    const DomainSet *const domains =
+        by != nullptr ? static_cast<const ProtectionDomain *>(by)->of_xrc : nullptr;
+    return domains != nullptr && domains->contains(domain);
+}
+
 // This is initialized when the library is loaded, so that no fork comes before it.
 [[maybe_unused]] const Memory &made_when_loaded = Memory::instance();
 
 }  // namespace
+
+void DomainSet::add(const ibv_pd &domain) {
+    const base::Lock lock{mutex_};
+    domains_.push_back(&domain);
+}
+
+void DomainSet::remove(const ibv_pd &domain) {
+    const base::Lock lock{mutex_};
+    domains_.erase(std::ranges::find(domains_, &domain));
+}
+
+bool DomainSet::contains(const ibv_pd &domain) const {
+    const base::Lock lock{mutex_};
+    return std::ranges::find(domains_, &domain) != domains_.end();
+}
 
 [[gnu::always_inline]] inline std::expected<Pin, Fault> Memory::hold(const Asker &by,
                                                                      std::uint32_t key) const {
@@ -149,7 +171,7 @@ namespace {
         return std::unexpected{Fault::InvalidKey};
     }
     const MemoryRegion &region = pin.region();
-    if (region.domain != by.pd) {
+    if (region.domain != by.pd && !reaches(by.pd, *region.domain)) {
         return std::unexpected{Fault::ProtectionDomain};
     }
     if (region.queue_pair != 0 && by.queue_pair != 0 && region.queue_pair != by.queue_pair) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
@@ -21,11 +22,25 @@
 
 namespace soft {
 
+// The protection domains whose memory the peers of an XRC domain reach. Any thread may call it.
+class DomainSet {
+public:
+    // Adds a domain as often as it is called. Throws std::bad_alloc.
+    void add(const ibv_pd &domain) EXCLUDES(mutex_);
+    void remove(const ibv_pd &domain) EXCLUDES(mutex_);
+    [[nodiscard]] bool contains(const ibv_pd &domain) const EXCLUDES(mutex_);
+
+private:
+    mutable base::Mutex mutex_;  // no other lock is taken with it
+    std::vector<const ibv_pd *> domains_ GUARDED_BY(mutex_);
+};
+
 struct ProtectionDomain : ibv_pd {
     std::atomic<int> users{0};  // regions, queue pairs, shared receive queues, parent domains
     // A parent domain has the protection domain that it stands for, and a thread domain, or null.
     ProtectionDomain *inner = nullptr;
     ibv_td *thread_domain = nullptr;
+    const DomainSet *of_xrc = nullptr;  // an XRC domain's own has it, and no regions
 };
 // Returns the protection domain that decides about keys: that of a parent domain, or else itself.
 [[nodiscard]] inline const ibv_pd &domain_of(const ibv_pd &pd) {
@@ -101,7 +116,7 @@ private:
     Slot *slot_ = nullptr;
 };
 
-// The table of all regions of the process. Pinning takes no lock.
+// The table of all regions of the process. Pinning takes no lock, but for a peer of an XRC domain.
 class Memory {
 public:
     static Memory &instance();

@@ -94,14 +94,15 @@ ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
 
 }  // namespace
 
-AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number)
+AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
+                           const AnyQueuePair *original)
     : ibv_qp_ex{},
       send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
       receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)},
       cap_{attributes.cap},
       signal_all_{attributes.sq_sig_all != 0},
       creation_{next_creation()} {
-    qp_base.qp_num = numbered(*this, number);
+    qp_base.qp_num = original != nullptr ? original->qp_base.qp_num : numbered(*this, number);
     qp_base.handle = qp_base.qp_num;
     qp_base.context = domain.context;
     qp_base.qp_context = attributes.qp_context;
@@ -120,6 +121,9 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
 
 void AnyQueuePair::destroy(AnyQueuePair *queue_pair) {
     if (!queue_pair->inherited()) {
+        if (!queue_pair->close()) {
+            return;
+        }
         queue_pair->leave();
     }
     delete queue_pair;
@@ -169,8 +173,10 @@ int AnyQueuePair::query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const {
     query_state(attributes);
     init = {};
     init.qp_context = qp_base.qp_context;
-    init.send_cq = qp_base.send_cq;
-    init.recv_cq = qp_base.recv_cq;
+    if (qp_base.qp_type != IBV_QPT_XRC_RECV) {
+        init.send_cq = qp_base.send_cq;
+        init.recv_cq = is_xrc(qp_base.qp_type) ? nullptr : qp_base.recv_cq;
+    }
     init.srq = qp_base.srq;
     init.cap = cap_;
     init.qp_type = qp_base.qp_type;
@@ -209,7 +215,8 @@ base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
         return base::failure(EINVAL);
     }
     ibv_qp_cap cap = attributes.cap;
-    if (attributes.srq != nullptr) {
+    const bool has_no_receives = attributes.srq != nullptr || is_xrc(attributes.qp_type);
+    if (has_no_receives) {
         cap.max_recv_wr = cap.max_recv_sge = 0;  // those of the shared queue
     }
     if (exceeds(cap)) {
@@ -221,7 +228,7 @@ base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
             limits::max_inline_data);
         return base::failure(EINVAL);
     }
-    return given(cap, attributes.srq != nullptr);
+    return given(cap, has_no_receives);
 }
 
 }  // namespace soft

@@ -23,6 +23,14 @@ namespace soft {
 inline constexpr std::uint32_t first_datagram_number = 0x800000;
 inline constexpr std::uint32_t lowest_port_of_number = 1024;
 
+// Types whose peer acknowledges requests, and those that have only one of the two queues.
+[[nodiscard]] constexpr bool is_xrc(ibv_qp_type type) {
+    return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
+}
+[[nodiscard]] constexpr bool is_reliable(ibv_qp_type type) {
+    return type == IBV_QPT_RC || is_xrc(type);
+}
+
 // The requests that a program prepares one by one (ibv_wr_start): work_requests.hpp.
 class PreparedRequests {
 public:
@@ -98,8 +106,10 @@ public:
     [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
 
 protected:
-    // `number` is one that no other has, or 0 for the next free one that names no port.
-    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0);
+    // `number` is one that no other has, or 0 for the next free one that names no port. With `original` the
+    // queue pair is another handle of that one, whose number it tells, and find() does not return it.
+    AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0,
+                 const AnyQueuePair *original = nullptr);
     // Lets the completions stay in their queues without freeing places of this queue pair. It is called
     // before the destructor ends.
     void forget_completions();
@@ -109,6 +119,8 @@ protected:
     // `name` is valid for ever.
     void set_link_name(const char *name) { link_name_.store(name, std::memory_order_release); }
 
+    // Closes one of the handles of the queue pair (ibv_open_qp). Returns whether it was the last.
+    [[nodiscard]] virtual bool close() { return true; }
     // The functions of each type, for the process that made the queue pair. leave() ends it before its
     // destructor, which may not begin while its group serves it.
     virtual void leave() = 0;

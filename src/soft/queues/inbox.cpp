@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "soft/ground/limits.hpp"
+#include "soft/queues/any_queue_pair.hpp"
 
 namespace soft {
 
 Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
-             TakesReceives &taker, Placed &placed)
+             TakesReceives &taker, Placed &placed, const XrcDomain *xrc)
     : qp_{qp},
       domain_{domain_of(qp.srq != nullptr ? *qp.srq->pd : *qp.pd)},
       max_sge_{cap.max_recv_sge},
@@ -18,12 +19,15 @@ Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completio
       taker_{taker},
       placed_{placed},
       shared_{static_cast<SharedReceiveQueue *>(qp.srq)},
+      xrc_{xrc},
       receives_{cap.max_recv_wr, cap.max_recv_sge} {
-    receive_.sges.reserve(shared_ != nullptr ? shared_->max_sge() : max_sge_);
+    receive_.sges.reserve(shared_ != nullptr ? shared_->max_sge()
+                          : xrc != nullptr   ? std::size_t{limits::max_sge}
+                                             : max_sge_);
 }
 
 [[gnu::hot]] int Inbox::post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved) {
-    int error = shared_ != nullptr ? EINVAL : 0;
+    int error = shared_ != nullptr || is_xrc(qp_.qp_type) ? EINVAL : 0;
     for (; request != nullptr; request = request->next) {
         bool was_starved = false;
         if (request->num_sge < 0 || static_cast<std::size_t>(request->num_sge) > max_sge_) {
@@ -51,26 +55,57 @@ void Inbox::begin() {
 
 void Inbox::reset() {
     begin();
-    if (shared_ != nullptr) {
-        shared_->forget(taker_);
+    if (shares()) {
+        leave_line();
     } else {
         receives_.clear();
     }
 }
 
-bool Inbox::take_receive() {
-    return shared_ != nullptr ? shared_->take(receive_, taker_) : receives_.take(receive_);
+void Inbox::leave_line() {
+    if (shared_ != nullptr) {
+        shared_->forget(taker_);
+    } else if (xrc_ != nullptr) {
+        xrc_->forget(taker_);
+    }
+}
+
+// Returns the shared queue of a message; null when there is none, or it was destroyed.
+SharedReceiveQueue *Inbox::shared(wire::Queue queue) const {
+    return xrc_ != nullptr ? xrc_->find(queue) : shared_;
+}
+
+bool Inbox::take_receive(wire::Queue queue) {
+    if (!shares()) {
+        return receives_.take(receive_);
+    }
+    filled_ = queue;
+    SharedReceiveQueue *const queue_of_message = shared(queue);
+    return queue_of_message != nullptr && queue_of_message->take(receive_, taker_);
 }
 
 bool Inbox::is_full() const {
     return message_ == Message::None && kept_.size() >= limits::max_unexpected_messages;
 }
 
-OrRefusal<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const {
-    if (msn != next_msn_) {
+// Returns whether messages, or the one that arrives, may name the queue. A queue pair that only sends has
+// none.
+bool Inbox::is_its_queue(wire::Queue queue) const {
+    if (!is_xrc(qp_.qp_type)) [[likely]] {
+        return queue == wire::Queue::Send;
+    }
+    return xrc_ != nullptr && xrc_->find(queue) != nullptr && (!inside_message() || queue == arriving_);
+}
+
+OrRefusal<> Inbox::check(const wire::Segment &segment, std::size_t more) const {
+    if (!is_its_queue(segment.queue)) {
+        return make_refusal(
+            {"a message to a receive queue that is not there", wire::terminate::untagged_queue});
+    }
+    if (segment.msn != next_msn_) {
         return make_refusal({"a send out of sequence", wire::terminate::untagged_msn});
     }
-    if (offset != bytes_) {
+    if (segment.offset != bytes_) {
         return make_refusal(
             {"a segment of a send that does not follow the one before", wire::terminate::untagged_offset});
     }
@@ -80,17 +115,23 @@ OrRefusal<> Inbox::check(std::uint32_t msn, std::uint64_t offset, std::size_t mo
     return {};
 }
 
-[[gnu::hot]] void Inbox::begin(bool may_take) {
-    if (kept_.empty() && may_take && take_receive()) {
+[[gnu::hot]] void Inbox::begin(bool may_take, wire::Queue queue) {
+    arriving_ = queue;
+    if (kept_.empty() && may_take && take_receive(queue)) {
         message_ = Message::Delivered;
     } else {
-        kept_.emplace_back();
+        kept_.push_back({.queue = queue});
         message_ = Message::Kept;
     }
 }
 
 ibv_wc_status Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) const {
-    return target.aim_at(&domain_, receive_.sges, offset, most_bytes);
+    if (xrc_ == nullptr) [[likely]] {
+        return target.aim_at(&domain_, receive_.sges, offset, most_bytes);
+    }
+    const SharedReceiveQueue *const its = shared(filled_);
+    return its != nullptr ? target.aim_at(&domain_of(*its->pd), receive_.sges, offset, most_bytes)
+                          : IBV_WC_LOC_PROT_ERR;
 }
 
 bool Inbox::keep(std::span<const std::byte> bytes) {
@@ -113,17 +154,21 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     }
     kept_.back().complete = true;
     kept_.back().arrived = arrived;
-    return shared_ != nullptr ? deliver() : OrRefusal<>{};
+    return shares() ? deliver() : OrRefusal<>{};
 }
 
 OrRefusal<> Inbox::deliver() {
     const auto may_take = [this](const KeptMessage &message) {
-        return shared_ == nullptr || message.complete || message.bytes >= limits::shared_message_bytes;
+        return !shares() || message.complete || message.bytes >= limits::shared_message_bytes;
     };
-    while (!kept_.empty() && may_take(kept_.front()) && take_receive()) {
+    while (!kept_.empty() && may_take(kept_.front()) && take_receive(kept_.front().queue)) {
         if (const auto delivered = deliver_oldest(); !delivered) {
             return delivered;
         }
+    }
+    if (xrc_ != nullptr && !kept_.empty() && shared(kept_.front().queue) == nullptr) {
+        return make_refusal(
+            {"a message to a receive queue that is destroyed", wire::terminate::untagged_queue});
     }
     return {};
 }
@@ -179,8 +224,13 @@ bool Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
     completion.imm_data = arrived.immediate;
     completion.wc_flags = arrived.flags;
     completion.qp_num = qp_.qp_num;
+    const bool solicited = arrived.solicited || status != IBV_WC_SUCCESS;
+    if (xrc_ != nullptr) [[unlikely]] {
+        SharedReceiveQueue *const its = shared(filled_);
+        return its == nullptr || its->complete(completion, solicited);
+    }
     return completions_.push(completion, completing_, CompletionQueue::WorkQueue::Receive,
-                             shared_ != nullptr ? 0 : 1, arrived.solicited || status != IBV_WC_SUCCESS);
+                             shared_ != nullptr ? 0 : 1, solicited);
 }
 
 // A completion that finds no room is lost. The connection has ended anyway.
@@ -189,8 +239,8 @@ void Inbox::flush() {
         static_cast<void>(complete(IBV_WC_WR_FLUSH_ERR, {}));
     }
     message_ = Message::None;
-    if (shared_ != nullptr) {
-        shared_->forget(taker_);
+    if (shares()) {
+        leave_line();
         return;
     }
     while (receives_.take(receive_)) {

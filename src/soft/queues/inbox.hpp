@@ -2,7 +2,8 @@
 // soft/queues/inbox: incoming messages, and the receives posted for them. A message takes the oldest posted
 // receive. It takes one of a shared queue only when the message is complete, or large and well begun, so that
 // peers that begin messages and do not end them take no receives from others. A message that finds no
-// receive, or takes none yet, is kept, within a bound.
+// receive, or takes none yet, is kept, within a bound. On XRC each message names its shared queue, which the
+// program may destroy at any time: it is looked up again for each use.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,6 +19,8 @@
 #include "soft/queues/placed.hpp"
 #include "soft/queues/receive_queue.hpp"
 #include "soft/queues/shared_receive.hpp"
+#include "soft/queues/xrc_domain.hpp"
+#include "soft/wire/ddp.hpp"
 
 namespace soft {
 
@@ -34,16 +37,21 @@ public:
     };
 
     // The inbox belongs to the queue pair `qp`, which may have a shared receive queue; `taker` stands in line
-    // there. It counts the messages that have their receives in `placed`.
+    // there. It counts the messages that have their receives in `placed`. One of type XRC_RECV has `xrc`.
     Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
-          TakesReceives &taker, Placed &placed);
+          TakesReceives &taker, Placed &placed, const XrcDomain *xrc);
 
     // ---- receives ----
     // Returns 0 or an errno value. Sets `starved` when messages wait for receives.
     int post(ibv_recv_wr *request, ibv_recv_wr **bad, bool &starved);
     // Frees the places of receives whose completions were polled.
     void release(unsigned slots) { receives_.release(slots); }
+    // Returns the queue pair's own shared queue, or null.
     [[nodiscard]] SharedReceiveQueue *shared() const { return shared_; }
+    // Returns whether it takes receives that other connections could use.
+    [[nodiscard]] bool shares() const { return shared_ != nullptr || xrc_ != nullptr; }
+    // Leaves the line for a shared receive.
+    void leave_line();
 
     // Returns whether the next message has its receive, or may have one of a shared queue.
     [[nodiscard]] bool has_receives() const { return shared_ != nullptr || !receives_.is_empty(); }
@@ -57,9 +65,7 @@ public:
     [[nodiscard]] bool inside_message() const { return message_ != Message::None; }
     [[nodiscard]] bool keeps() const { return message_ == Message::Kept; }
     // Returns whether a receive that other connections could use waits for the rest of a message.
-    [[nodiscard]] bool holds_shared_receive() const {
-        return shared_ != nullptr && message_ == Message::Delivered;
-    }
+    [[nodiscard]] bool holds_shared_receive() const { return shares() && message_ == Message::Delivered; }
     // Returns the bytes of the message's complete segments.
     [[nodiscard]] std::uint32_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint32_t next_msn() const { return next_msn_; }
@@ -72,9 +78,9 @@ public:
     [[nodiscard]] std::size_t kept_bytes() const { return kept_bytes_.size(); }
 
     // Checks that the segment is next in its message, or begins one.
-    [[nodiscard]] OrRefusal<> check(std::uint32_t msn, std::uint64_t offset, std::size_t more) const;
-    // Begins a message. It takes a receive if it may and there is one; otherwise it is kept.
-    void begin(bool may_take);
+    [[nodiscard]] OrRefusal<> check(const wire::Segment &segment, std::size_t more) const;
+    // Begins a message to that queue. It takes a receive if it may and there is one; otherwise it is kept.
+    void begin(bool may_take, wire::Queue queue);
     // Finds the memory of the receive for the message's bytes from `offset` on.
     [[nodiscard]] ibv_wc_status aim(Target &target, std::size_t offset, std::size_t most_bytes) const;
     // Appends payload to the kept message. Returns false when too much is kept.
@@ -97,10 +103,13 @@ private:
     struct KeptMessage {
         std::uint32_t bytes = 0;
         bool complete = false;
+        wire::Queue queue{};
         Arrived arrived{};
     };
 
-    [[nodiscard]] bool take_receive();
+    [[nodiscard]] bool is_its_queue(wire::Queue queue) const;
+    [[nodiscard]] SharedReceiveQueue *shared(wire::Queue queue) const;
+    [[nodiscard]] bool take_receive(wire::Queue queue);
     [[nodiscard]] OrRefusal<> deliver_oldest();
     [[nodiscard]] bool complete(ibv_wc_status status, const Arrived &arrived);
 
@@ -112,8 +121,11 @@ private:
     TakesReceives &taker_;
     Placed &placed_;
     SharedReceiveQueue *const shared_;  // in place of receives_, or null
+    const XrcDomain *const xrc_;        // the same, with the queues that messages name
     ReceiveQueue receives_;
-    Receive receive_;  // the receive that the arriving message fills
+    Receive receive_;         // the receive that the arriving message fills
+    wire::Queue filled_{};    // that receive's
+    wire::Queue arriving_{};  // the arriving message's
     Message message_ = Message::None;
     std::uint32_t bytes_ = 0;
     std::uint32_t next_msn_ = 1;

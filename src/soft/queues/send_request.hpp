@@ -27,6 +27,7 @@ struct SendRequest {
     std::uint32_t rkey = 0;
     std::uint32_t received = 0;     // bytes of a read's response
     std::uint32_t batch_bytes = 0;  // of the batch, up to the end of the request
+    std::uint32_t queue = 0;        // of the peer's, an XRC queue pair's number of a shared one; or 0
     std::uint32_t number = 0;       // of those that the peer counts as it does: wire::Acknowledgement
     // Is the level of a flush, the identifier of an atomic operation, or the value of imm_data (or of the key
     // to invalidate) as it is on the wire.

@@ -25,6 +25,55 @@ base::Result<SharedReceiveQueue *> SharedReceiveQueue::create(ibv_pd &domain, ib
     return new SharedReceiveQueue{domain, attributes};
 }
 
+base::Result<SharedReceiveQueue *> SharedReceiveQueue::create(ibv_pd &domain, ibv_srq_init_attr &attributes,
+                                                              XrcHandle &xrcd, CompletionQueue &completions) {
+    const auto made = create(domain, attributes);
+    if (made) {
+        try {
+            (*made)->join(xrcd, completions);
+        } catch (const std::bad_alloc &) {
+            delete *made;
+            throw;
+        }
+    }
+    return made;
+}
+
+// What can fail comes first, so that a queue with xrc_ is in its domain.
+void SharedReceiveQueue::join(XrcHandle &xrcd, CompletionQueue &completions) {
+    auto place = std::make_unique<Xrc>(xrcd, completions);
+    const auto group = xrcd.domain().group();
+    completions.serve_also(group);
+    try {
+        place->number = xrcd.domain().add(*this);
+    } catch (const std::bad_alloc &) {
+        completions.stop_serving(group);
+        throw;
+    }
+    completions.users.fetch_add(1, std::memory_order_relaxed);
+    xrcd.users.fetch_add(1, std::memory_order_relaxed);
+    xrc_ = std::move(place);
+}
+
+// A connection with a message for this queue ends: there is no such queue any more.
+void SharedReceiveQueue::leave_xrc() {
+    const auto group = xrc_->handle.domain().group();
+    {
+        const base::Lock serving{group->mutex()};
+        xrc_->handle.domain().remove(xrc_->number);
+        std::vector<Waiter> waiting;
+        {
+            const base::Lock lock{mutex_};
+            waiting.swap(waiters_);
+        }
+        for (const Waiter &waiter : waiting) {
+            waiter.taker->receives_posted();
+        }
+    }
+    xrc_->completions.forget(*xrc_);
+    xrc_->completions.stop_serving(group);
+}
+
 SharedReceiveQueue::SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes)
     : ibv_srq{}, max_sge_{attributes.attr.max_sge}, posted_{attributes.attr.max_wr, max_sge_} {
     context = domain.context;
@@ -36,6 +85,13 @@ SharedReceiveQueue::SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &
 }
 
 SharedReceiveQueue::~SharedReceiveQueue() {
+    if (xrc_ != nullptr) {
+        if (!inherited()) {
+            leave_xrc();
+        }
+        xrc_->completions.users.fetch_sub(1, std::memory_order_release);
+        xrc_->handle.users.fetch_sub(1, std::memory_order_release);
+    }
     async_events_of(*context).forget(static_cast<ibv_srq *>(this));
     static_cast<ProtectionDomain *>(pd)->users.fetch_sub(1, std::memory_order_release);
     pthread_cond_destroy(&cond);

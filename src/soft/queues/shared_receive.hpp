@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/queues/shared_receive: a shared receive queue, whose posted receives the sends of many connections
-// take. A receive's place is free again when it is taken.
+// take. A receive's place is free again when it is taken. One of an XRC domain has a number, which messages
+// name, and a completion queue of its own.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/progress/progress.hpp"
+#include "soft/queues/completion_queue.hpp"
 #include "soft/queues/receive_queue.hpp"
+#include "soft/queues/xrc_domain.hpp"
 
 namespace soft {
 
@@ -34,6 +38,11 @@ public:
     // Writes the sizes of the queue into the attributes.
     [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
                                                                    ibv_srq_init_attr &attributes);
+    // Makes one of an XRC domain, whose receives complete in `completions`.
+    [[nodiscard]] static base::Result<SharedReceiveQueue *> create(ibv_pd &domain,
+                                                                   ibv_srq_init_attr &attributes,
+                                                                   XrcHandle &xrcd,
+                                                                   CompletionQueue &completions);
     // No queue pair uses the queue any more. Blocks until its events are acknowledged.
     ~SharedReceiveQueue();
     SharedReceiveQueue(const SharedReceiveQueue &) = delete;
@@ -55,6 +64,15 @@ public:
     // Removes a queue pair from the line. Its connection has ended, or it is to be destroyed; the caller has
     // locked its group.
     void forget(TakesReceives &taker);
+    // ---- one of an XRC domain ----
+    // Returns its number; 0 when it is none.
+    [[nodiscard]] std::uint32_t number() const {
+        return xrc_ != nullptr ? std::to_underlying(xrc_->number) : 0;
+    }
+    // Adds the completion of a receive. Returns false when its completion queue is full.
+    [[nodiscard]] bool complete(const ibv_wc &completion, bool solicited) {
+        return xrc_->completions.push(completion, *xrc_, CompletionQueue::WorkQueue::Receive, 0, solicited);
+    }
 
     std::atomic<int> users{0};  // queue pairs
 
@@ -65,13 +83,26 @@ private:
 
         friend bool operator==(const Waiter &, const Waiter &) = default;
     };
+    // The place in an XRC domain. Polling a completion frees nothing.
+    struct Xrc final : Completing {
+        Xrc(XrcHandle &its_handle, CompletionQueue &its_completions)
+            : handle{its_handle}, completions{its_completions} {}
+        void release(CompletionQueue::WorkQueue, unsigned) override {}
+
+        XrcHandle &handle;
+        CompletionQueue &completions;
+        wire::Queue number{};
+    };
 
     SharedReceiveQueue(ibv_pd &domain, const ibv_srq_init_attr &attributes);
+    void join(XrcHandle &xrcd, CompletionQueue &completions);
+    void leave_xrc();
     void serve_waiters() EXCLUDES(mutex_);
     [[nodiscard]] bool is_first(const Waiter &waiter) EXCLUDES(mutex_);
 
     const std::size_t max_sge_;
-    base::Mutex mutex_;  // taken with a group's lock held, never the other way round
+    std::unique_ptr<Xrc> xrc_;  // null when it is no queue of an XRC domain
+    base::Mutex mutex_;         // taken with a group's lock held, never the other way round
     PostedReceives posted_ GUARDED_BY(mutex_);
     std::vector<Waiter> waiters_
         GUARDED_BY(mutex_);  // the line, of connected queue pairs; the one that has waited longest is first

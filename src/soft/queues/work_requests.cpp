@@ -92,7 +92,7 @@ void fill_in(ibv_qp_ex &qp) {
         }
     };
     qp.wr_send_tso = refuse;
-    qp.wr_set_xrc_srqn = refuse;
+    qp.wr_set_xrc_srqn = [](ibv_qp_ex *self, std::uint32_t number) { of(self).set_shared_queue(number); };
 
     qp.wr_set_sge = [](ibv_qp_ex *self, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
         const ibv_sge sge{.addr = address, .length = length, .lkey = lkey};
@@ -230,6 +230,16 @@ void WorkRequests::set_address(ibv_ah *handle, std::uint32_t remote_qpn, std::ui
     }
     if (error_ == 0) {
         requests_[count_ - 1].wr.ud = {.ah = handle, .remote_qpn = remote_qpn, .remote_qkey = remote_qkey};
+    }
+}
+
+void WorkRequests::set_shared_queue(std::uint32_t number) {
+    held();
+    if (count_ == 0 || queue_pair_.qp_base.qp_type != IBV_QPT_XRC_SEND) {
+        fail(EINVAL);
+    }
+    if (error_ == 0) {
+        requests_[count_ - 1].qp_type.xrc.remote_srqn = number;
     }
 }
 

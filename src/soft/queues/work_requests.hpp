@@ -29,6 +29,7 @@ public:
     void set_sges(std::span<const ibv_sge> sges);
     void set_copied(std::span<const ibv_data_buf> buffers);
     void set_address(ibv_ah *handle, std::uint32_t remote_qpn, std::uint32_t remote_qkey);
+    void set_shared_queue(std::uint32_t number);
     // Makes complete() return the first such error, and post nothing.
     void fail(int error) {
         held();

@@ -21,7 +21,7 @@ ibv_wc_status status_of(const wire::TerminateCode &code) {
     if (code == wire::terminate::untagged_no_buffer) {
         return IBV_WC_RNR_RETRY_EXC_ERR;
     }
-    if (code == wire::terminate::untagged_too_long) {
+    if (code == wire::terminate::untagged_too_long || code == wire::terminate::untagged_queue) {
         return IBV_WC_REM_INV_REQ_ERR;
     }
     const bool protection = code.type == 1 && code.layer <= 1;
@@ -161,7 +161,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     if (!*whole) {
         return false;
     }
-    if (wire::is_send(segment.opcode) || wire::is_immediate(segment.opcode)) {
+    if (wire::is_of_message(segment.opcode)) {
         if (parts_.inbox.is_full()) {
             stall();
             return false;

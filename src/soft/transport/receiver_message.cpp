@@ -13,12 +13,12 @@ namespace soft {
     const wire::Segment &segment = incoming_.segment();
     Inbox &inbox = parts_.inbox;
     const std::size_t more = wire::is_send(segment.opcode) ? segment.payload_bytes : 0;
-    if (const auto follows = inbox.check(segment.msn, segment.offset, more); !follows) {
+    if (const auto follows = inbox.check(segment, more); !follows) {
         return follows;
     }
     place_at_ = inbox.bytes();
     if (!inbox.inside_message()) {
-        inbox.begin(inbox.keeps_nothing() && may_take_receive());
+        inbox.begin(inbox.keeps_nothing() && may_take_receive(), segment.queue);
     }
     return {};
 }
@@ -26,7 +26,7 @@ namespace soft {
 // Returns whether the message that begins may take a receive.
 bool Receiver::may_take_receive() const {
     const wire::Segment &segment = incoming_.segment();
-    if (parts_.inbox.shared() == nullptr || !wire::is_send(segment.opcode)) {
+    if (!parts_.inbox.shares() || !wire::is_send(segment.opcode)) {
         return true;
     }
     const std::size_t buffered = incoming_.buffered().size();

@@ -87,7 +87,7 @@ OrRefusal<Link::Received> Receiver::fill_target() {
             }
             incoming_.drop(bytes.size());
             placed(bytes.size(), nullptr);
-            if (inbox.shared() != nullptr) {
+            if (inbox.shares()) {
                 if (const auto delivered = inbox.deliver(); !delivered) {
                     return delivered;
                 }

@@ -163,6 +163,7 @@ Added RequestSegments::fail_in_turn() const {
         const bool invalidates = request.opcode == IBV_WR_SEND_WITH_INV;
         segment.opcode = send_opcode(request.solicited, invalidates);
         segment.stag = invalidates ? request.immediate : 0;
+        segment.queue = wire::Queue{request.queue};
         segment.msn = send_msn_;
         segment.offset = offset_;
     } else {
@@ -202,6 +203,7 @@ void RequestSegments::add_immediate(const SendRequest &request) {
     batch_.add_copied(
         {.opcode = request.solicited ? wire::Opcode::ImmediateSolicited : wire::Opcode::Immediate,
          .offset = is_message(request.opcode) ? request.length : 0,
+         .queue = wire::Queue{request.queue},
          .msn = send_msn_++,
          .payload_bytes = body.size()},
         body);

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/queues/any_queue_pair.hpp"
 #include "softrdma.h"
 
 namespace soft {
@@ -116,7 +117,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
         case IBV_WR_SEND_WITH_INV:
             return 0;
         case IBV_WR_RDMA_READ:
-            if (qp_.qp_type != IBV_QPT_RC) {
+            if (!is_reliable(qp_.qp_type)) {
                 return EINVAL;
             }
             return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
@@ -136,7 +137,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
             if (!agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
                 return EOPNOTSUPP;
             }
-            return qp_.qp_type != IBV_QPT_RC || bytes != wire::atomic_bytes ||
+            return !is_reliable(qp_.qp_type) || bytes != wire::atomic_bytes ||
                            request.wr.atomic.remote_addr % wire::atomic_bytes != 0 || parameters_.ord == 0
                        ? EINVAL
                        : 0;
@@ -150,7 +151,7 @@ bool Sender::agreed(unsigned operation, const char *name) const {
             if (request.imm_data != SOFTRDMA_FLUSH_GLOBAL && request.imm_data != SOFTRDMA_FLUSH_PERSISTENT) {
                 return EINVAL;
             }
-            return qp_.qp_type != IBV_QPT_RC || request.num_sge > 1 || parameters_.ord == 0 ? EINVAL : 0;
+            return !is_reliable(qp_.qp_type) || request.num_sge > 1 || parameters_.ord == 0 ? EINVAL : 0;
         default:
             return EOPNOTSUPP;
     }
@@ -165,6 +166,9 @@ bool Sender::agreed(unsigned operation, const char *name) const {
         return ENOMEM;
     }
     SendRequest &pushed = queue_.push(request, bytes);
+    if (qp_.qp_type == IBV_QPT_XRC_SEND) [[unlikely]] {
+        pushed.queue = request.qp_type.xrc.remote_srqn;
+    }
     if (is_inline && (all_or_nothing || (is_large && !requests_.is_whole(bytes))) && !queue_.keep(pushed)) {
         queue_.take_back(1);
         return ENOMEM;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "soft/wire/by_number.hpp"
 
+#include <utility>
+
 #include "base/cursor.hpp"
 
 namespace soft::wire {
@@ -10,8 +12,8 @@ namespace {
 constexpr std::uint32_t names_magic = 0x734e756d;  // "sNum"
 constexpr unsigned number_bits = 24;
 constexpr std::uint32_t number_mask = (1U << number_bits) - 1;
-constexpr std::uint32_t reliable_type = 1;
-constexpr std::uint32_t unreliable_type = 2;
+constexpr std::uint32_t first_type = 1;
+constexpr std::uint32_t last_type = 4;
 
 }  // namespace
 
@@ -21,19 +23,20 @@ std::optional<QueuePairNames> decode_names(std::span<const std::byte> private_da
     const auto destination = reader.big<std::uint32_t>();
     const auto source = reader.big<std::uint32_t>();
     const std::uint32_t type = destination >> number_bits;
-    if (!ours || !reader.ok() || reader.left() != 0 || (type != reliable_type && type != unreliable_type) ||
+    if (!ours || !reader.ok() || reader.left() != 0 || type < first_type || type > last_type ||
         source > number_mask) {
         return std::nullopt;
     }
-    return QueuePairNames{
-        .reliable = type == reliable_type, .destination = destination & number_mask, .source = source};
+    return QueuePairNames{.type = QueuePairType{static_cast<std::uint8_t>(type)},
+                          .destination = destination & number_mask,
+                          .source = source};
 }
 
 std::array<std::byte, queue_pair_names_bytes> encode(const QueuePairNames &names) {
     std::array<std::byte, queue_pair_names_bytes> bytes;
     base::Writer writer{bytes};
     writer.big(names_magic);
-    writer.big((names.reliable ? reliable_type : unreliable_type) << number_bits | names.destination);
+    writer.big(std::uint32_t{std::to_underlying(names.type)} << number_bits | names.destination);
     writer.big(names.source);
     return bytes;
 }

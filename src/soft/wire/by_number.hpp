@@ -4,8 +4,9 @@
 //
 //     0        4      5                8      9                12
 //     +--------+------+----------------+------+----------------+
-//     | "sNum" | type | destination QP |  0   |   source QP    |      type: 1 RC, 2 UC
+//     | "sNum" | type | destination QP |  0   |   source QP    |
 //     +--------+------+----------------+------+----------------+
+//     type: that of the source: 1 RC, 2 UC, 3 XRC_SEND, 4 XRC_RECV
 #pragma once
 
 #include <array>
@@ -18,10 +19,12 @@ namespace soft::wire {
 
 inline constexpr std::size_t queue_pair_names_bytes = 12;
 
+enum class QueuePairType : std::uint8_t { Reliable = 1, Unreliable = 2, XrcSend = 3, XrcReceive = 4 };
+
 struct QueuePairNames {
-    bool reliable = true;
-    std::uint32_t destination = 0;  // of 24 bits
-    std::uint32_t source = 0;       // of 24 bits
+    QueuePairType type = QueuePairType::Reliable;  // of the source
+    std::uint32_t destination = 0;                 // of 24 bits
+    std::uint32_t source = 0;                      // of 24 bits
 
     friend bool operator==(const QueuePairNames &, const QueuePairNames &) = default;
 };

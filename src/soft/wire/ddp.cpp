@@ -84,8 +84,9 @@ Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes) 
     if (!reader.ok()) {
         return std::nullopt;
     }
-    segment.queue = queue_of(*opcode);
-    if (queue != static_cast<std::uint32_t>(segment.queue)) {
+    segment.queue = Queue{queue};
+    if (segment.queue != queue_of(*opcode) &&
+        (segment.queue < Queue::FirstShared || !is_of_message(*opcode))) {
         return NotDecoded{
             {"untagged segment on a queue that is not its opcode's", terminate::untagged_queue}};
     }
@@ -103,7 +104,8 @@ std::size_t encode_header(const Segment &segment, std::span<std::byte> bytes) {
     if (tagged) {
         writer.big(segment.offset);
     } else {
-        writer.big(static_cast<std::uint32_t>(queue_of(segment.opcode)));
+        const bool named = segment.queue >= Queue::FirstShared;
+        writer.big(static_cast<std::uint32_t>(named ? segment.queue : queue_of(segment.opcode)));
         writer.big(segment.msn);
         writer.big(static_cast<std::uint32_t>(segment.offset));
     }

@@ -41,7 +41,8 @@ enum class Opcode : std::uint8_t {
 };
 
 // Untagged queues: sends, requests that are answered, TERMINATE, answers without a tagged buffer (RFC 7306).
-enum class Queue : std::uint32_t { Send = 0, Request = 1, Terminate = 2, Response = 3 };
+// The messages of an XRC connection name a shared receive queue of the peer here, by its number.
+enum class Queue : std::uint32_t { Send = 0, Request = 1, Terminate = 2, Response = 3, FirstShared = 0x100 };
 
 inline constexpr std::size_t tagged_bytes = 16;
 inline constexpr std::size_t untagged_bytes = 20;
@@ -72,6 +73,10 @@ struct Segment {
 [[nodiscard]] constexpr bool is_immediate(Opcode opcode) {
     return opcode == Opcode::Immediate || opcode == Opcode::ImmediateSolicited;
 }
+// Returns whether the segment belongs to a message that takes a receive.
+[[nodiscard]] constexpr bool is_of_message(Opcode opcode) {
+    return is_send(opcode) || is_immediate(opcode);
+}
 [[nodiscard]] constexpr std::size_t header_bytes(Opcode opcode) {
     return is_tagged(opcode) ? tagged_bytes : untagged_bytes;
 }
@@ -91,7 +96,8 @@ struct Segment {
 }
 
 // Returns the header at the start of `bytes`; nothing while it is not complete. Checks versions, opcode
-// against tagged bit, queue number and length. Reserved bits are ignored (RFC 5041 section 4.1).
+// against tagged bit, queue number and length. A message may also name a shared queue. Reserved bits are
+// ignored (RFC 5041 section 4.1).
 [[nodiscard]] Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes);
 
 // Returns the number of bytes written: header_bytes(segment.opcode).

@@ -205,7 +205,9 @@ void what_names_others_is_refused(Numbered &ends) {
     const std::vector<Bytes> wrong{
         {},
         Bytes(12),
-        with([](auto &names) { names.reliable = false; }),
+        with([](auto &names) { names.type = QueuePairType::Unreliable; }),
+        with([](auto &names) { names.type = QueuePairType::XrcSend; }),
+        with([](auto &names) { names.type = QueuePairType::XrcReceive; }),
         with([](auto &names) { names.source ^= 1U << 16; }),
         with([&](auto &names) { names.destination = ends.unused[0]->qp_num; }),  // in RESET
         with([](auto &names) { names.destination ^= 0x400000; }),

@@ -228,7 +228,7 @@ static void an_id_has_a_shared_receive_queue(void **state) {
     struct ibv_srq_init_attr_ex shared = {.attr = {.max_wr = 4, .max_sge = 1}};
     fails(softrdma_rdma_create_srq_ex(id, &shared), EINVAL); /* of no type */
     shared.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
-    shared.srq_type = IBV_SRQT_XRC;
+    shared.srq_type = IBV_SRQT_TM;
     fails(softrdma_rdma_create_srq_ex(id, &shared), EOPNOTSUPP);
     struct ibv_srq_init_attr basic = {.attr = {.max_wr = 4, .max_sge = 1}};
     assert_int_equal(softrdma_rdma_create_srq(id, NULL, &basic), 0);

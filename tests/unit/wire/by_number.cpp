@@ -3,6 +3,7 @@
 #include "soft/wire/by_number.hpp"
 
 #include <string_view>
+#include <utility>
 
 #include "bytes.hpp"
 
@@ -20,9 +21,10 @@ Bytes frame(unsigned type, unsigned padding) {
 }
 
 void the_bytes_of_names(void **) {
-    for (const bool reliable : {true, false}) {
-        const QueuePairNames names{.reliable = reliable, .destination = 0x128487, .source = 0x7effff};
-        assert_same_bytes(encode(names), frame(reliable ? 1 : 2, 0));
+    for (const auto type : {QueuePairType::Reliable, QueuePairType::Unreliable, QueuePairType::XrcSend,
+                            QueuePairType::XrcReceive}) {
+        const QueuePairNames names{.type = type, .destination = 0x128487, .source = 0x7effff};
+        assert_same_bytes(encode(names), frame(std::to_underlying(type), 0));
         const auto decoded = decode_names(encode(names));
         assert_true(decoded == names);
     }
@@ -35,7 +37,7 @@ void what_names_no_queue_pairs(void **) {
     }
     assert_false(decode_names(joined(right, bytes({0}))).has_value());
     assert_false(decode_names(frame(0, 0)).has_value());
-    assert_false(decode_names(frame(3, 0)).has_value());
+    assert_false(decode_names(frame(5, 0)).has_value());
     assert_false(decode_names(frame(1, 1)).has_value());
     Bytes other = right;
     other[0] = std::byte{'S'};

@@ -212,7 +212,27 @@ void another_queue_is_refused(void **) {
         // All 32 bits of it count.
         Bytes header = encoded({.opcode = opcode});
         header[8] = std::byte{1};
-        assert_refused(decode_header(header), terminate::untagged_queue);
+        if (is_of_message(opcode)) {
+            assert_true(decoded(header).queue == Queue{1U << 24});
+        } else {
+            assert_refused(decode_header(header), terminate::untagged_queue);
+        }
+    }
+}
+
+// Messages name shared queues from the first number on.
+void messages_name_shared_queues(void **) {
+    for (const Opcode opcode : opcodes) {
+        if (!is_of_message(opcode)) {
+            continue;
+        }
+        for (const unsigned number : {0x100U, 0x101U, 0xffff'ffffU}) {
+            const Bytes header = encoded({.opcode = opcode, .queue = Queue{number}});
+            assert_true(header[10] == std::byte(number >> 8 & 0xff));
+            assert_true(decoded(header).queue == Queue{number});
+        }
+        assert_refused(decode_header(untagged(0x4140 | static_cast<unsigned>(opcode), 0xff)),
+                       terminate::untagged_queue);
     }
 }
 
@@ -242,6 +262,7 @@ int main() {
                                 cmocka_unit_test(other_versions_are_refused),
                                 cmocka_unit_test(the_tagged_bit_must_fit_the_opcode),
                                 cmocka_unit_test(another_queue_is_refused),
+                                cmocka_unit_test(messages_name_shared_queues),
                                 cmocka_unit_test(rfc5041_4_1_reserved_bits_must_be_zero_and_not_checked)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
