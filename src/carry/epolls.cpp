@@ -582,11 +582,10 @@ bool begin_sleep_of(Set &set) REQUIRES(mutex) {
         if (!member->wants_to_read()) {
             return true;
         }
-        if (member->sleeps) {  // another thread's sleep in the set
-            return !member->is_ready();
-        }
-        member->sleeps = true;
-        return member->socket->begin_sleep(member->number) || !member->is_ready();
+        // Another thread may sleep in the set.
+        const bool has_slept = std::exchange(member->sleeps, true);
+        return ((!has_slept && member->socket->begin_sleep(member->number)) || !member->is_ready()) &&
+               !member->socket->has_unexplained(member->number);
     });
 }
 

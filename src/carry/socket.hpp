@@ -120,6 +120,9 @@ public:
     // something to read already. Until end_sleep() the peer rings for what it puts into the ring.
     [[nodiscard]] bool begin_sleep(int fd);
     void end_sleep();
+    // Returns whether a byte is in TCP that the copy of the link does not explain yet. It may be the only
+    // doorbell for what comes, and has ended a sleep already.
+    [[nodiscard]] bool has_unexplained(int fd);
     // Returns whether the program can read, or finds the end. A doorbell alone is taken away.
     [[nodiscard]] bool is_readable(int fd);
     // Returns how many bytes have come through the ring, so that a caller sees whether more came.

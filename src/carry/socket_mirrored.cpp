@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry/socket: what a Socket does otherwise when its link is a copy of the peer's, on another host. The
 // rules are those of carry/mirror.
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -239,6 +241,17 @@ bool Socket::tells_news() {
         wants_news_ = true;
     }
     return is_told;
+}
+
+bool Socket::has_unexplained(int fd) {
+    const Inside inside{*this};
+    int bytes = 0;
+    if (!is_mirrored() || is_mirror_lost() || LIBC(ioctl)(fd, SIOCINQ, &bytes) != 0 || bytes == 0) {
+        return false;
+    }
+    const Section section{locks().in};
+    return is_in_ring(in_.turn) && peers_turn() == in_.turn && in_memory() == 0 &&
+           in_.dropped == from_peer().doorbells && !is_unexplained_for_long();
 }
 
 // With the lock of In. Remembers when it was asked first since the program has read something.
