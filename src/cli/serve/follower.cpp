@@ -121,30 +121,37 @@ void Follower::run() {
     }
 }
 
+bool Follower::storage_has_failed() const {
+    const base::Lock lock{mutex_};
+    return storage_error_ != 0;
+}
+
 void Follower::add_reason(const std::string &name, std::uint64_t sequence, const std::string &text) {
     found_.push_back({"behind", name, sequence, text});
 }
 
 // Shows what this round has found, and logs what the round before it had not.
 void Follower::end_round() {
-    const base::Lock lock{mutex_};
+    std::set<std::string> sentences;
     for (const Reason &reason : found_) {
-        const auto is_same = [&](const Reason &other) { return other.sentence() == reason.sentence(); };
-        if (std::ranges::none_of(reasons_, is_same)) {
+        const auto [sentence, is_first] = sentences.insert(reason.sentence());
+        if (is_first && !logged_.contains(*sentence)) {
             BASE_LOG_PEER(Warning, "%s does not follow %s: %s", store_.text().c_str(), leader_name_.c_str(),
-                          reason.sentence().c_str());
+                          sentence->c_str());
         }
     }
-    reasons_ = std::exchange(found_, {});
+    logged_ = std::move(sentences);
+    {
+        const base::Lock lock{mutex_};
+        reasons_.swap(found_);
+    }
+    found_.clear();
 }
 
 // Takes what the leader has, and this store has not.
 Outcome<> Follower::look() {
-    {
-        const base::Lock lock{mutex_};
-        if (storage_error_ != 0) {
-            return {};
-        }
+    if (storage_has_failed()) {
+        return {};
     }
     TransferOptions options;
     options.address = leader_name_;
@@ -175,13 +182,39 @@ Outcome<> Follower::look() {
         following_ = lacks;
         told_ = told;
     }
+    return fetch_all(wanted);
+}
+
+// Ends early when storage has failed, or the leader is away. When a content cannot be taken now, the later
+// ones of its name wait for it: the store takes no content that is older than its newest. One that is damaged
+// at the leader is left out.
+Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
+    std::string waiting;
     for (const Listed &content : wanted) {
-        const auto fetched = fetch(content);
-        if (stops()) {
+        if (content.name == waiting) {
+            continue;
+        }
+        if (!content.fault.empty()) {
+            add_reason(content.name, content.sequence,
+                       fmt::format("cannot be pulled: there it {}", content.fault));
+            continue;
+        }
+        auto fetched = fetch(content, Part::Changes);
+        if (differs_ && !is_whole_ && !stops()) {
+            fetched = fetch(content, Part::Whole);  // a block of either side is damaged
+        }
+        if (stops() || storage_has_failed()) {
             return {};
         }
-        if (!fetched) {
-            add_reason(content.name, content.sequence, fetched.error().text);
+        if (fetched) {
+            continue;
+        }
+        if (fetched.error().exit == Exit::Unreachable) {
+            return fetched;
+        }
+        add_reason(content.name, content.sequence, fetched.error().text);
+        if (!differs_) {
+            waiting = content.name;
         }
     }
     return {};
@@ -210,12 +243,17 @@ std::vector<Listed> Follower::missing(std::span<const Listed> theirs) {
     return {first + skipped, theirs.end()};
 }
 
-Outcome<> Follower::fetch(const Listed &content) {
-    if (!content.fault.empty()) {
-        return failed("cannot be pulled: there it {}", content.fault);
-    }
+// Fails with Exit::Unreachable when the leader is away.
+Outcome<> Follower::fetch(const Listed &content, Part part) {
+    differs_ = false;
     const auto upload = TRY(store_.replica(content.name, content.sequence));
-    TRY(fill(*upload, content));
+    const auto session = TRY(Session::open(
+        leader_,
+        {.version = protocol_version, .mode = Mode::Pull, .sequence = content.sequence, .name = content.name},
+        timeout_seconds));
+    if (const auto filled = fill(*upload, content, *session, part); !filled) {
+        return failed("{}", filled.error().text);  // the next pull finds out whether the leader is away
+    }
     const Content committed = store_.committed(*upload);
     upload->retire();
     {
@@ -229,25 +267,22 @@ Outcome<> Follower::fetch(const Listed &content) {
 
 // Pulls the bytes of a content, those of blocks that differ when both sides know the checksums of blocks, and
 // commits it.
-Outcome<> Follower::fill(StoreUpload &upload, const Listed &content) {
+Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &session, Part part) {
     const Note &note = content.note;
-    const auto session = TRY(Session::open(
-        leader_,
-        {.version = protocol_version, .mode = Mode::Pull, .sequence = content.sequence, .name = content.name},
-        timeout_seconds));
-    const Offer &offer = session->offer();
+    const Offer &offer = session.offer();
     if (offer.sequence != content.sequence || offer.length != note.length ||
         offer.checksum != note.checksum) {
         return failed("is another one than was listed");
     }
     std::vector<Session::Range> ranges{{0, note.length}};
-    const auto there = decode_blocks(TRY(session->look()));
+    const auto there = decode_blocks(TRY(session.look()));
     if (there && there->length == note.length && there->checksum() == note.checksum) {
         const auto here = decode_blocks(upload.begin_as_newest(note.length));
-        if (here && here->block_size == there->block_size) {
+        if (here && here->block_size == there->block_size && part == Part::Changes) {
             ranges = differing(*there, *here);
         }
     }
+    is_whole_ = ranges.size() == 1 && ranges.front().length == note.length;
     TRY(stored(upload.reserve(note.length)));
     std::uint64_t end = 0;
     // Has the store take the bytes before the offset from its newest content, so many at once that the leader
@@ -257,7 +292,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content) {
         while (end < offset) {
             end = std::min(offset, end + most);
             TRY(stored(upload.store(end, {}, {})));
-            TRY(session->keep_alive());
+            TRY(session.keep_alive());
         }
         return stops() ? failed("the server stops") : Outcome<>{};
     };
@@ -269,9 +304,9 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content) {
         end = offset + bytes.size();
         return {};
     };
-    TRY(session->read_ranges(ranges, take));
+    TRY(session.read_ranges(ranges, take));
     TRY(pass_to(note.length));
-    session->close();
+    session.close();
     const auto begin = Clock::now();
     TRY(stored(upload.commit_as(note)));
     metrics_->committed(note.length, duration_since(begin));
@@ -280,8 +315,9 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content) {
 
 // Returns why the store has not done what it was asked for.
 Outcome<> Follower::stored(const Answer &answer) {
-    const bool is_failure = answer.verdict == Verdict::NotDurable || answer.verdict == Verdict::Unknown;
-    if (is_failure && store_.is_fatal(answer.error)) {
+    const bool is_failure = answer.verdict == Verdict::Unknown ||
+                            (answer.verdict == Verdict::NotDurable && store_.is_fatal(answer.error));
+    if (is_failure) {
         {
             const base::Lock lock{mutex_};
             storage_error_ = answer.error;
@@ -298,6 +334,7 @@ Outcome<> Follower::stored(const Answer &answer) {
             return failed("has no room here: {}",
                           answer.error == 0 ? "--max-bytes" : errno_text(answer.error));
         case Verdict::Different:
+            differs_ = true;
             return failed("came with other bytes, or would build on a content that is damaged here");
         case Verdict::NotDurable:
         case Verdict::Unknown:

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +23,7 @@
 namespace cli {
 
 class Metrics;
+class Session;
 
 class Follower {
 public:
@@ -46,13 +48,17 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
+    enum class Part { Changes, Whole };
+
     void run();
     [[nodiscard]] Following following() const;
     [[nodiscard]] Outcome<> look();
     [[nodiscard]] std::vector<Listed> missing(std::span<const Listed> theirs);
-    [[nodiscard]] Outcome<> fetch(const Listed &content);
-    [[nodiscard]] Outcome<> fill(StoreUpload &upload, const Listed &content);
+    [[nodiscard]] Outcome<> fetch_all(std::span<const Listed> wanted);
+    [[nodiscard]] Outcome<> fetch(const Listed &content, Part part);
+    [[nodiscard]] Outcome<> fill(StoreUpload &upload, const Listed &content, Session &session, Part part);
     [[nodiscard]] Outcome<> stored(const Answer &answer);
+    [[nodiscard]] bool storage_has_failed() const;
     void add_reason(const std::string &name, std::uint64_t sequence, const std::string &text);
     void end_round();
     [[nodiscard]] bool stops() const { return stopping_.load(std::memory_order_relaxed); }
@@ -63,8 +69,11 @@ private:
     std::uint64_t keep_;
     Metrics *metrics_ = nullptr;  // since start(), as the next
     Committed committed_;
-    std::vector<Reason> found_;  // in this round
-    Clock::duration took_{};     // for the list of the leader, in this round
+    bool differs_ = false;          // the last content that was pulled has not the bytes of its checksum
+    bool is_whole_ = false;         // none of these bytes is of the store's newest content
+    std::vector<Reason> found_;     // in this round
+    std::set<std::string> logged_;  // what the last round has found, as sentences
+    Clock::duration took_{};        // for the list of the leader, in this round
     std::atomic<bool> stopping_{false};
     mutable base::Mutex mutex_;
     base::Condition wake_;

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Storage of a server that follows another one (rpma serve --follow) fails. A device that has failed takes nothing more, and what
+# could not be taken for lack of room comes before what was committed after it. The first argument is an rpma with storage that
+# fails on purpose (failing_storage.cpp).
+. "$(dirname "$0")/server.bash"
+
+to_leader() { bounded "$rpma" push "$1" "$leader_address/$2" >stdout 2>stderr || die "push $*"; }
+lead() { # starts the leader again, at its address
+    : >leader.out
+    "$rpma" serve --store leader --listen "$leader_address" --keep 4 >>leader.out 2>leader.err &
+    leader=$!
+    helpers+=($leader)
+    until grep -q '^listening' leader.out; do kill -0 $leader || die "the leader: $(cat leader.err)"; done
+}
+end_leader() {
+    kill -TERM $leader
+    wait $leader 2>/dev/null || true
+}
+# told TEXT: the status says so
+told() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
+# sequences NAME: those of the follower
+sequences() { find "follower/$1" -name '[0-9]*' -printf '%f\n' 2>/dev/null | sort -n | tr '\n' ' '; }
+
+start_server leader --keep 4
+leader=$server leader_address=$address
+head -c 300000 /dev/urandom >first
+head -c 200000 /dev/urandom >second
+for name in a b c; do
+    to_leader first $name
+    to_leader second $name
+    to_leader first $name
+done
+
+# come_with FAILURE: a new follower, whose storage fails so, is there before its leader.
+come_with() {
+    end_leader
+    rm -rf follower
+    RPMA_TEST_FAILURE=$work/failure start_server follower --follow "$leader_address" --keep 4
+    until told 'no server of a store is there'; do :; done
+    echo "$1" >failure
+    lead
+}
+
+# The device fails amid the first content: on its bytes, its file, or its name. Nothing comes after it, of this name or another.
+# Nobody knows whether a name is durable whose folder could not be synced, also when that was for lack of room.
+for failure in '1 5' '2 5' '3 5' '4 5' '5 5' '6 5' '6 28'; do
+    come_with "$failure"
+    until told '; nothing is taken from'; do :; done
+    [ ! -e failure ] || die "storage did not fail: $failure"
+    grep -qF 'cannot make it durable: ' server.err || die "the server does not say it"
+    stop_server
+    ! grep '^committed' server.out || die "it commits after a failure: $failure"
+done
+
+# A full disk is no device that failed. The content that had no room comes in the next round, and those of its name wait for it.
+come_with '1 28'
+until told 'has all that it keeps'; do :; done
+[ ! -e failure ] || die "storage did not fail"
+grep -qF 'a: content 1 has no room here: No space left on device' server.err || die "the server does not say it"
+stop_server
+for name in a b c; do
+    [ "$(sequences $name)" = '1 2 3 ' ] || die "$name has $(sequences $name)"
+done
