@@ -19,7 +19,7 @@ constexpr unsigned writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned of_peers = writes | IBV_ACCESS_REMOTE_READ;
 constexpr unsigned of_flushes = SOFTRDMA_ACCESS_FLUSH_GLOBAL | SOFTRDMA_ACCESS_FLUSH_PERSISTENT;
 // A window gives the program itself no rights.
-constexpr unsigned known = of_peers | of_flushes | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
+constexpr unsigned known_rights = of_peers | of_flushes | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 
 bool is_inside(const MemoryRegion &region, std::uint64_t address, std::uint64_t length) {
     return address >= region.iova && length <= region.length &&
@@ -100,7 +100,7 @@ const char *MemoryWindow::why_not(const Asker &by, const ibv_mw_bind_info &info,
     if (!is_inside(*region, info.addr, info.length)) {
         return "the range is outside of the region";
     }
-    if ((access & ~known) != 0 ||
+    if ((access & ~known_rights) != 0 ||
         ((access & writes) != 0 && (region->access & IBV_ACCESS_LOCAL_WRITE) == 0) ||
         (access & of_flushes & ~region->access) != 0) {
         return "the region cannot give these rights";
