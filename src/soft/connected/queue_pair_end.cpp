@@ -42,7 +42,9 @@ void QueuePair::end(const Broken &broken) {
 }
 
 // On InfiniBand the end of a peer moves nothing here. Only a request learns of it, because nobody
-// acknowledges it. So the queue pair keeps its state and its receives, unless requests are open.
+// acknowledges it. So the queue pair keeps its state and its receives, unless requests are open. It leaves
+// the line for a shared receive, and flushes the one that a message without an end had taken: other
+// connections and the program wait for both, and the message cannot go on.
 bool QueuePair::lose_link(const Ending &how) {
     if (!sender_.lose_link(!is_reliable())) {
         return false;
@@ -51,6 +53,9 @@ bool QueuePair::lose_link(const Ending &how) {
                   access_.text().c_str(), how.text);
     direct_flush_.cancel();
     receiver_.stop();
+    if (inbox_.shares()) {
+        inbox_.flush();
+    }
     take_link()->abort();
     unread_share_ = {};
     state_.on(ConnectionEvent::LosesLink);

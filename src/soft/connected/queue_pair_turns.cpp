@@ -111,6 +111,8 @@ void QueuePair::receives_posted() {
     group_->mutex().assert_held();
     if (connected()) {
         go_on_or_end(receiver_.receives_posted());
+    } else {
+        inbox_.leave_line();
     }
 }
 

@@ -24,8 +24,8 @@ namespace soft {
 // A connection that takes receives of a shared queue.
 class TakesReceives {
 public:
-    // Is called when there are receives again and this one is the first in line. The caller holds its group's
-    // lock.
+    // Is called when there are receives again and this one is the first in line. It takes one, or leaves the
+    // line when it takes none any more. The caller holds its group's lock.
     virtual void receives_posted() = 0;
     [[nodiscard]] virtual const std::shared_ptr<Group> &group() const = 0;
 

@@ -39,21 +39,16 @@ constexpr std::uint32_t most_sends = 2048;  // more than a link takes from a pee
 // A queue pair of the device, and a peer that listens where the number of its own says.
 struct Numbered {
     Numbered() {
-        ibv_qp_init_attr attributes{};
-        attributes.send_cq = attributes.recv_cq = device.cq;
-        attributes.cap.max_send_wr = most_sends;
-        attributes.cap.max_recv_wr = 8;
-        attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
-        attributes.qp_type = IBV_QPT_RC;
         for (ibv_qp *&one : unused) {  // the places of the next numbers lie between those of `places`
-            one = softrdma_ibv_create_qp(device.mr->pd, &attributes);
-            assert_non_null(one);
+            one = create();
         }
-        qp = softrdma_ibv_create_qp(device.mr->pd, &attributes);
-        assert_non_null(qp);
+        qp = create();
     }
     ~Numbered() {
         assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        if (device.srq != nullptr) {
+            assert_int_equal(softrdma_ibv_destroy_srq(device.srq), 0);
+        }
         for (ibv_qp *const one : unused) {
             assert_int_equal(softrdma_ibv_destroy_qp(one), 0);
         }
@@ -61,6 +56,15 @@ struct Numbered {
     Numbered(const Numbered &) = delete;
     Numbered &operator=(const Numbered &) = delete;
 
+    // Replaces the queue pair by one that takes its receives from a shared queue.
+    void share_receives() {
+        ibv_srq_init_attr attributes{};
+        attributes.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+        device.srq = softrdma_ibv_create_srq(device.mr->pd, &attributes);
+        assert_non_null(device.srq);
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        qp = create();
+    }
     void make_ready(std::uint32_t peers_number) {
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_INIT;
@@ -110,11 +114,34 @@ struct Numbered {
         ibv_recv_wr *bad = nullptr;
         assert_int_equal(ibv_post_recv(qp, &request, &bad), 0);
     }
+    void post_shared_receive(std::uint64_t wr_id) {
+        ibv_sge place = device.sge(0, Device::memory_bytes);
+        ibv_recv_wr request{};
+        request.wr_id = wr_id;
+        request.sg_list = &place;
+        request.num_sge = 1;
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
+    }
     [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(qp->qp_num); }
 
     Device device;
     ibv_qp *unused[4];
     ibv_qp *qp = nullptr;
+
+private:
+    [[nodiscard]] ibv_qp *create() {
+        ibv_qp_init_attr attributes{};
+        attributes.send_cq = attributes.recv_cq = device.cq;
+        attributes.srq = device.srq;
+        attributes.cap.max_send_wr = most_sends;
+        attributes.cap.max_recv_wr = 8;
+        attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+        attributes.qp_type = IBV_QPT_RC;
+        ibv_qp *const made = softrdma_ibv_create_qp(device.mr->pd, &attributes);
+        assert_non_null(made);
+        return made;
+    }
 };
 
 Frame request_of(Peer &peer, const Numbered &ends, std::uint32_t own) {
@@ -365,6 +392,32 @@ void what_was_not_sent_is_not_acknowledged(Numbered &ends) {
     }
 }
 
+// The peer begins a message that is large enough for a shared receive, and goes.
+void lose_peer_inside_message(Numbered &ends) {
+    Connected connected{ends};
+    Peer &peer = connected.peer;
+    peer.send(test::fpdu({.opcode = Opcode::Send, .last = false, .msn = 1}, Bytes(9000)));
+    peer.finish();
+    assert_int_equal(peer.receive_rest().size(), 0);
+}
+
+// Nobody in line waits for a receive any more, so posting one returns, and the receive stays.
+void a_lost_peer_waits_for_no_shared_receive(Numbered &ends) {
+    ends.share_receives();
+    lose_peer_inside_message(ends);
+    ends.post_shared_receive(3);
+    assert_false(ends.device.has_completion());
+}
+
+void a_lost_peer_leaves_the_shared_receive_that_it_took(Numbered &ends) {
+    ends.share_receives();
+    ends.post_shared_receive(3);
+    lose_peer_inside_message(ends);
+    ends.device.expect_completion(3, IBV_WC_WR_FLUSH_ERR);
+    ends.post_shared_receive(4);
+    assert_false(ends.device.has_completion());
+}
+
 void a_request_that_nobody_answers_ends(Numbered &ends) {
     const test::ChangedLimit soon{test::limits().least_time_to_answer, 300ms};
     Peer closed;
@@ -406,6 +459,8 @@ int main() {
         fixture_test(what_is_placed_is_acknowledged),
         fixture_test(the_engine_takes_over_after_the_last_acknowledgement),
         fixture_test(what_was_not_sent_is_not_acknowledged),
+        fixture_test(a_lost_peer_waits_for_no_shared_receive),
+        fixture_test(a_lost_peer_leaves_the_shared_receive_that_it_took),
         fixture_test(a_request_that_nobody_answers_ends),
         fixture_test(a_request_that_waits_tries_again),
         fixture_test(an_acknowledgement_waits_for_a_full_link),
