@@ -52,14 +52,7 @@ base::Result<OpenedQueuePair *> OpenedQueuePair::open(XrcHandle &xrcd, std::uint
 }
 
 OpenedQueuePair::OpenedQueuePair(XrcHandle &xrcd, QueuePair &target, const ibv_qp_init_attr &attributes)
-    : AnyQueuePair{xrcd.domain().protection_domain(), attributes, 0, &target}, xrcd_{xrcd}, target_{target} {
-    qp_base.context = xrcd.context;
-    xrcd_.users.fetch_add(1, std::memory_order_relaxed);
-}
-
-OpenedQueuePair::~OpenedQueuePair() {
-    xrcd_.users.fetch_sub(1, std::memory_order_release);
-}
+    : AnyQueuePair{xrcd.domain().protection_domain(), attributes, 0, &xrcd, &target}, target_{target} {}
 
 // Nothing is posted to a queue pair of type XRC_RECV: its receives are those of shared queues.
 int OpenedQueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart) {

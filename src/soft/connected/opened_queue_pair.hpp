@@ -17,7 +17,6 @@ public:
     // none in this process.
     [[nodiscard]] static base::Result<OpenedQueuePair *> open(XrcHandle &xrcd, std::uint32_t number,
                                                               void *qp_context);
-    ~OpenedQueuePair() override;
 
     void release(CompletionQueue::WorkQueue, unsigned) override {}
 
@@ -35,7 +34,6 @@ private:
         (void)target_.query(attributes, same);
     }
 
-    XrcHandle &xrcd_;
     QueuePair &target_;
 };
 

@@ -35,9 +35,8 @@ base::Result<QueuePair *> QueuePair::create(ibv_pd &pd, ibv_qp_init_attr &attrib
 
 QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
                      std::shared_ptr<Group> group, XrcHandle *xrcd)
-    : AnyQueuePair{domain, attributes, number},
+    : AnyQueuePair{domain, attributes, number, xrcd},
       group_{std::move(group)},
-      xrcd_{xrcd},
       state_{qp_base.qp_num},
       direct_flush_{[](void *queue_pair) {
                         auto &self = *static_cast<QueuePair *>(queue_pair);
@@ -83,10 +82,6 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
             inbox_.shared()->detach();
         }
         throw;
-    }
-    if (xrcd_ != nullptr) {
-        xrcd_->users.fetch_add(1, std::memory_order_relaxed);
-        qp_base.context = xrcd_->context;
     }
 }
 
@@ -141,9 +136,6 @@ void QueuePair::leave() {
 QueuePair::~QueuePair() {
     if (inbox_.shared() != nullptr) {
         inbox_.shared()->detach();
-    }
-    if (xrcd_ != nullptr) {
-        xrcd_->users.fetch_sub(1, std::memory_order_release);
     }
 }
 
@@ -289,7 +281,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     owner_ = owner;
     access_.begin(peer);
     // What a peer of an XRC domain may access, changes with the shared queues of the domain.
-    if (within_host_of_environment() == WithinHost::Direct && xrcd_ == nullptr) {
+    if (within_host_of_environment() == WithinHost::Direct && xrcd() == nullptr) {
         const Link::SharedPieces pieces = link_->shared_pieces();
         access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
                       pieces.process);

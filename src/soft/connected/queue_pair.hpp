@@ -59,7 +59,6 @@ public:
                                                           XrcHandle *xrcd = nullptr);
     // Opens another handle of it, of type XRC_RECV. Returns false when its last handle is being closed.
     [[nodiscard]] bool open_again();
-    [[nodiscard]] const XrcHandle *xrcd() const { return xrcd_; }
     // Lets the program connect it by number. It is called before show_number().
     void connect_by(std::unique_ptr<Connector> connector) {
         connector_ = std::move(connector);
@@ -190,7 +189,6 @@ private:
     SetAttributes set_ GUARDED_BY(changes_);
     std::unique_ptr<Connector> connector_;  // null when only an id can connect it
     std::atomic<bool> by_number_{false};    // the program connects it by number; changed with changes_
-    XrcHandle *const xrcd_;                 // or null
     std::atomic<int> handles_{1};
     ConnectionStateCell state_;
     std::atomic<int> end_error_{0};

@@ -95,16 +95,17 @@ ibv_qp_cap given(ibv_qp_cap cap, bool shares_receives) {
 }  // namespace
 
 AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number,
-                           const AnyQueuePair *original)
+                           XrcHandle *xrcd, const AnyQueuePair *original)
     : ibv_qp_ex{},
       send_queue_cq_{*CompletionQueue::of(attributes.send_cq)},
       receive_queue_cq_{*CompletionQueue::of(attributes.recv_cq)},
       cap_{attributes.cap},
       signal_all_{attributes.sq_sig_all != 0},
+      xrcd_{xrcd},
       creation_{next_creation()} {
     qp_base.qp_num = original != nullptr ? original->qp_base.qp_num : numbered(*this, number);
     qp_base.handle = qp_base.qp_num;
-    qp_base.context = domain.context;
+    qp_base.context = xrcd != nullptr ? xrcd->context : domain.context;
     qp_base.qp_context = attributes.qp_context;
     qp_base.pd = &domain;
     qp_base.send_cq = attributes.send_cq;
@@ -117,6 +118,9 @@ AnyQueuePair::AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, s
     static_cast<ProtectionDomain &>(domain).users.fetch_add(1, std::memory_order_relaxed);
     send_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
     receive_queue_cq_.users.fetch_add(1, std::memory_order_relaxed);
+    if (xrcd_ != nullptr) {
+        xrcd_->users.fetch_add(1, std::memory_order_relaxed);
+    }
 }
 
 void AnyQueuePair::destroy(AnyQueuePair *queue_pair) {
@@ -136,6 +140,9 @@ AnyQueuePair::~AnyQueuePair() {
     receive_queue_cq_.users.fetch_sub(1, std::memory_order_release);
     pthread_cond_destroy(&qp_base.cond);
     pthread_mutex_destroy(&qp_base.mutex);
+    if (xrcd_ != nullptr) {
+        xrcd_->users.fetch_sub(1, std::memory_order_release);  // last: the handle may be closed at once
+    }
 }
 
 AnyQueuePair::Hold AnyQueuePair::find(std::uint32_t number) {

@@ -14,6 +14,7 @@
 
 #include "base/result.hpp"
 #include "soft/queues/completion_queue.hpp"
+#include "soft/queues/xrc_domain.hpp"
 
 namespace soft {
 
@@ -37,8 +38,8 @@ public:
     virtual ~PreparedRequests() = default;
 };
 
-// An ibv_qp_ex with the layout of verbs.h. The constructor counts it as a user of its protection domain and
-// completion queues; the destructor undoes that.
+// An ibv_qp_ex with the layout of verbs.h. The constructor counts it as a user of its protection domain,
+// completion queues and XRC domain; the destructor undoes that.
 class AnyQueuePair : public ibv_qp_ex, public Completing {
 public:
     static void destroy(AnyQueuePair *queue_pair);
@@ -88,6 +89,8 @@ public:
     }
     int query(ibv_qp_attr &attributes, ibv_qp_init_attr &init) const;
     [[nodiscard]] bool inherited() const { return send_queue_cq_.inherited(); }
+    // Returns null when it belongs to no XRC domain.
+    [[nodiscard]] const XrcHandle *xrcd() const { return xrcd_; }
     // Returns a number, not 0, that no other queue pair ever has, unlike qp_num.
     [[nodiscard]] std::uint64_t creation() const { return creation_; }
     // Returns the SOFTRDMA_OPERATION_ bits of its peer.
@@ -106,10 +109,11 @@ public:
     [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
 
 protected:
-    // `number` is one that no other has, or 0 for the next free one that names no port. With `original` the
-    // queue pair is another handle of that one, whose number it tells, and find() does not return it.
+    // `number` is one that no other has, or 0 for the next free one that names no port. One of type XRC_RECV
+    // belongs to `xrcd`. With `original` the queue pair is another handle of that one, whose number it tells,
+    // and find() does not return it.
     AnyQueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::uint32_t number = 0,
-                 const AnyQueuePair *original = nullptr);
+                 XrcHandle *xrcd = nullptr, const AnyQueuePair *original = nullptr);
     // Lets the completions stay in their queues without freeing places of this queue pair. It is called
     // before the destructor ends.
     void forget_completions();
@@ -142,6 +146,7 @@ private:
         return EINVAL;
     }
 
+    XrcHandle *const xrcd_;  // or null; its domain may own the protection domain and the completion queues
     const std::uint64_t creation_;
     std::atomic<unsigned> holds_{0};
     std::atomic<const char *> link_name_{nullptr};
