@@ -41,8 +41,8 @@ struct Committing {
 struct Following {
     std::string leader;
     std::uint64_t contents = 0;
-    std::uint64_t bytes = 0;                 // of these contents
-    std::optional<std::uint64_t> seconds{};  // since the leader told it; none when it has not yet
+    std::uint64_t bytes = 0;               // of these contents
+    std::optional<std::uint64_t> seconds;  // since the leader told it; none when it has not yet
 };
 
 struct Health {

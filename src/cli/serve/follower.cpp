@@ -17,7 +17,7 @@ namespace cli {
 
 namespace {
 
-constexpr double timeout_seconds = 30;  // without an answer of the leader
+constexpr double leader_timeout_seconds = 30;  // without an answer of the leader
 // The leader looks at a file of each content when it is asked, so a look that takes long is repeated seldom.
 constexpr auto shortest_pause = std::chrono::seconds{1};
 constexpr auto longest_pause = std::chrono::seconds{60};
@@ -155,7 +155,7 @@ Outcome<> Follower::look() {
     }
     TransferOptions options;
     options.address = leader_name_;
-    options.timeout_seconds = timeout_seconds;
+    options.timeout_seconds = leader_timeout_seconds;
     const auto told = Clock::now();
     auto list = TRY(ask_for_list({leader_, {}}, options));
     took_ = Clock::now() - told;
@@ -250,7 +250,7 @@ Outcome<> Follower::fetch(const Listed &content, Part part) {
     const auto session = TRY(Session::open(
         leader_,
         {.version = protocol_version, .mode = Mode::Pull, .sequence = content.sequence, .name = content.name},
-        timeout_seconds));
+        leader_timeout_seconds));
     if (const auto filled = fill(*upload, content, *session, part); !filled) {
         return failed("{}", filled.error().text);  // the next pull finds out whether the leader is away
     }
