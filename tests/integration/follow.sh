@@ -174,10 +174,29 @@ to_leader first blocks --incremental
 until bounded "$rpma" pull "$address/blocks" got --sequence 2 >stdout 2>stderr; do :; done
 cmp got first || die "a damaged block is in the next content"
 
+# Another store comes in the place of the leader's, and its sequences are past the follower's. Nothing is taken of it, and nothing
+# removed for it, until somebody says so.
+cp follower/.leader before
+[ "$(cat before)" = "$(cat leader/.identity)" ] || die "it follows $(cat before)"
+ls follower/first >first.before
+end_leader TERM
+mv leader old_leader
+lead
+for i in $(seq $((sequence + 6))); do to_leader second first; done
+to_leader large fresh
+until told "$leader_address: has another store than the one that was followed; remove"; do :; done
+ls follower/first | cmp -s - first.before || die "it has $(ls follower/first), and had $(cat first.before)"
+[ ! -e follower/fresh ] || die "it takes from another store"
+pulled second "$address/first"
+rm follower/.leader
+until bounded "$rpma" pull "$address/fresh" got >stdout 2>stderr; do :; done
+cmp got large || die "it does not follow the other store"
+cmp -s follower/.leader leader/.identity || die "it follows $(cat follower/.leader)"
+
 # No room, and no leader at the start.
 stop_server
 follow small --max-bytes 1M
-until told 'another: content 1 has no room here: --max-bytes'; do :; done
+until told 'fresh: content 1 has no room here: --max-bytes'; do :; done
 stop_server
 end_leader TERM
 follow follower --keep 4

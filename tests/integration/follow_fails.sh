@@ -44,7 +44,8 @@ come_with() {
 
 # The device fails amid the first content: on its bytes, its file, or its name. Nothing comes after it, of this name or another.
 # Nobody knows whether a name is durable whose folder could not be synced, also when that was for lack of room.
-for failure in '1 5' '2 5' '3 5' '4 5' '5 5' '6 5' '6 28'; do
+# The first four calls make the file with the leader's identity.
+for failure in '5 5' '6 5' '7 5' '8 5' '9 5' '10 5' '10 28'; do
     come_with "$failure"
     until told '; nothing is taken from'; do :; done
     [ ! -e failure ] || die "storage did not fail: $failure"
@@ -54,7 +55,7 @@ for failure in '1 5' '2 5' '3 5' '4 5' '5 5' '6 5' '6 28'; do
 done
 
 # A full disk is no device that failed. The content that had no room comes in the next round, and those of its name wait for it.
-come_with '1 28'
+come_with '5 28'
 until told 'has all that it keeps'; do :; done
 [ ! -e failure ] || die "storage did not fail"
 grep -qF 'a: content 1 has no room here: No space left on device' server.err || die "the server does not say it"

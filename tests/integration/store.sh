@@ -28,7 +28,7 @@ pulled empty "$address/empty"
 # The files are those that were pushed, and the numbers those of the commits.
 cmp store/default/1 large || die "the first content is not the file"
 cmp store/default/2 both || die "the second content is not the file"
-[ "$(cd store && find . -type f ! -name .measured | sort | tr '\n' ' ')" = './default/1 ./default/2 ./empty/1 ./other/1 ' ] ||
+[ "$(cd store && find . -type f ! -name .measured ! -name .identity | sort | tr '\n' ' ')" = './default/1 ./default/2 ./empty/1 ./other/1 ' ] ||
     die "there is something else: $(find store)"
 [ "$(grep -c '^committed' server.out)" -eq 4 ] || die "expected 4 commits: $(cat server.out)"
 grep -q '^committed *other: content 1, 4097 bytes' server.out || die "no name: $(cat server.out)"

@@ -94,6 +94,7 @@ std::string encode_health(const Health &health) {
     nlohmann::ordered_json object;
     object["version"] = health.version;
     object["uptime_seconds"] = health.uptime_seconds;
+    object["store"] = health.store;
     object["memory"] = health.memory;
     object["durable"] = health.durable;
     object["names"] = health.names;
@@ -172,6 +173,9 @@ Outcome<Health> decode_health(std::string_view text) {
         .take_all("pushes", take_one_push)
         .take("last", last)
         .take_all("reasons", take_reason);
+    if (members.has("store")) {
+        members.take("store", health.store);
+    }
     if (members.has("commits")) {
         members.take_all("commits", take_commit);
     }

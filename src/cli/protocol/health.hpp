@@ -48,6 +48,7 @@ struct Following {
 struct Health {
     std::string version;  // of the server
     std::uint64_t uptime_seconds = 0;
+    std::string store;   // its identity; empty when the server is an older one
     std::string memory;  // durability_text()
     bool durable = false;
     std::uint64_t names = 0;

@@ -56,7 +56,7 @@ Follower::Follower(Store &store, Address leader, std::uint64_t keep)
       leader_{std::move(leader)},
       leader_name_{leader_.text()},
       keep_{keep},
-      following_{leader_name_} {}
+      following_{leader_name_, 0, 0, {}} {}
 
 Follower::~Follower() {
     stop();
@@ -158,6 +158,8 @@ Outcome<> Follower::look() {
     options.timeout_seconds = leader_timeout_seconds;
     const auto told = Clock::now();
     auto list = TRY(ask_for_list({leader_, {}}, options));
+    // Asked after the list, so the list is not that of another store which came meanwhile.
+    TRY(know_leader());
     took_ = Clock::now() - told;
     std::map<std::string, std::vector<Listed>> names;
     for (Listed &content : list) {
@@ -168,7 +170,7 @@ Outcome<> Follower::look() {
         names[content.name].push_back(std::move(content));
     }
     std::vector<Listed> wanted;
-    Following lacks{leader_name_};
+    Following lacks{leader_name_, 0, 0, {}};
     for (auto &[name, theirs] : names) {
         std::ranges::sort(theirs, {}, &Listed::sequence);
         for (Listed &content : missing(theirs)) {
@@ -218,6 +220,27 @@ Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
         }
     }
     return {};
+}
+
+// Fails when the leader has another store than the one that was followed before. Where the leader has removed
+// what this store has, nothing else tells these stores apart.
+Outcome<> Follower::know_leader() {
+    const std::string store = TRY(ask_for_health(leader_, leader_name_, leader_timeout_seconds)).store;
+    const std::string known = TRY(store_.leader());
+    if (store == known) {
+        return {};
+    }
+    if (!is_identity(store)) {
+        return failed(
+            "{}: does not tell the identity of its store, which was followed before it; remove {} "
+            "to follow it",
+            leader_name_, store_.leader_file());
+    }
+    if (known.empty()) {
+        return store_.follow(store);
+    }
+    return failed("{}: has another store than the one that was followed; remove {} to follow it",
+                  leader_name_, store_.leader_file());
 }
 
 // Returns the contents of a name that the store would keep and has not, from the oldest to the newest. They

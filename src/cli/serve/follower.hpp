@@ -53,6 +53,7 @@ private:
     void run();
     [[nodiscard]] Following following() const;
     [[nodiscard]] Outcome<> look();
+    [[nodiscard]] Outcome<> know_leader();
     [[nodiscard]] std::vector<Listed> missing(std::span<const Listed> theirs);
     [[nodiscard]] Outcome<> fetch_all(std::span<const Listed> wanted);
     [[nodiscard]] Outcome<> fetch(const Listed &content, Part part);

@@ -117,6 +117,10 @@ Outcome<std::unique_ptr<Store>> Store::open(const std::string &path, const Store
         store->discard_created();
         return failed("store {}: {}", path, tried.error().text);
     }
+    if (const auto known = store->know_itself(); !known) {
+        store->discard_created();
+        return failed("store {}: {}", path, known.error().text);
+    }
     if (const auto read = store->read_names(); !read) {
         return failed("store {}: {}", path, read.error().text);
     }
@@ -153,6 +157,23 @@ Outcome<> Store::try_out() {
         sample_ = Mapping{page_size, MAP_SHARED, measured_file_.get()};
     }
     return sample_ ? Outcome<>{} : failed("cannot map a file: {}", errno_text(errno));
+}
+
+Outcome<> Store::know_itself() {
+    identity_ = TRY(read_identity(folder_.get(), identity_name));
+    if (identity_.empty()) {
+        identity_ = make_identity();
+        return write_identity(folder_.get(), identity_name, identity_);
+    }
+    return {};
+}
+
+Outcome<std::string> Store::leader() const {
+    return read_identity(folder_.get(), leader_name);
+}
+
+Outcome<> Store::follow(const std::string &leader) const {
+    return write_identity(folder_.get(), leader_name, leader);
 }
 
 Outcome<> Store::read_names() {
@@ -382,6 +403,7 @@ Store::~Store() {
 void Store::discard_created() const {
     if (created_) {
         (void)unlinkat(folder_.get(), measured_name, 0);
+        (void)unlinkat(folder_.get(), identity_name, 0);
         rmdir(path_.c_str());
     }
 }
@@ -408,6 +430,7 @@ Outcome<std::span<std::byte>> Store::measured() {
 std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
                                                                       const Entry &) const) const {
     health.capacity = capacity();
+    health.store = identity_;
     health.bytes = used();
     std::uint64_t largest = 0;
     for_each_name([&](const std::string &name, const Name &known) {

@@ -92,6 +92,12 @@ public:
 
     // Returns its kind and its path, for people.
     [[nodiscard]] std::string text() const { return "store " + path_; }
+    // Returns the identity of the store that it follows; empty when it has followed none.
+    [[nodiscard]] Outcome<std::string> leader() const;
+    // Has it follow the store of this identity from now on, durably. It has followed none before.
+    [[nodiscard]] Outcome<> follow(const std::string &leader) const;
+    // Returns the path of the file that has that identity, for people.
+    [[nodiscard]] std::string leader_file() const { return fmt::format("{}/{}", path_, leader_name); }
     // Returns the size of the largest content.
     [[nodiscard]] std::uint64_t capacity() const;
     // Returns whether memory is that of persistent memory, whose stores are durable once their cache lines
@@ -166,6 +172,7 @@ private:
     [[nodiscard]] Outcome<std::unique_ptr<StoreUpload>> open_upload(const std::string &name,
                                                                     std::uint64_t sequence);
     [[nodiscard]] Outcome<> try_out();
+    [[nodiscard]] Outcome<> know_itself();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);
     // In a thread of its own: compares the bytes of all contents with their checksums.
@@ -190,6 +197,7 @@ private:
     std::string path_;
     StoreOptions options_;
     base::Fd folder_;
+    std::string identity_;  // since it was first opened
     bool created_ = false;
     bool is_dax_ = false;
     bool is_copied_ = false;

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "cli/protocol/blocks.hpp"
+#include "cli/random_number.hpp"
+#include "cli/write_all.hpp"
 
 namespace cli {
 
@@ -19,6 +21,7 @@ namespace {
 
 constexpr std::size_t piece_size = std::size_t{128} << 10;  // stays in the processor's cache for the checksum
 constexpr std::string_view blocks_ending = ".blocks";
+constexpr std::size_t identity_size = 32;
 
 }  // namespace
 
@@ -69,6 +72,48 @@ int give_name(int fd, int folder, const std::string &name) {
 
 bool is_full(int error) {
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
+}
+
+bool is_identity(std::string_view text) {
+    return text.size() == identity_size &&
+           text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+std::string make_identity() {
+    return fmt::format("{:016x}{:016x}", random_number(), random_number());
+}
+
+Outcome<std::string> read_identity(int folder, const char *name) {
+    const base::Fd file{openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    if (!file) {
+        return errno == ENOENT ? Outcome<std::string>{}
+                               : failed("{} cannot be opened: {}", name, errno_text(errno));
+    }
+    std::string text;
+    const auto take = [&text](std::span<const std::byte> bytes, std::uint64_t) {
+        text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    };
+    if (const int error = read_all(file.get(), identity_size, take); error != 0 && error != ENODATA) {
+        return failed("{} cannot be read: {}", name, errno_text(error));
+    }
+    return is_identity(text) ? Outcome<std::string>{std::move(text)}
+                             : failed("{} has no identity of a store (expected 32 digits of base 16)", name);
+}
+
+// The file is whole when it gets its name.
+Outcome<> write_identity(int folder, const char *name, const std::string &identity) {
+    const std::string line = identity + '\n';
+    const base::Fd file = unnamed_file(folder);
+    int error = file ? write_all(file.get(), std::as_bytes(std::span{line}), 0) : errno;
+    if (error == 0) {
+        error = fsync(file.get()) == 0 ? give_name(file.get(), folder, name) : errno;
+    }
+    // As with a content, btrfs needs the fsync of the file with its name.
+    if (error == 0 && (fsync(file.get()) != 0 || fsync(folder) != 0)) {
+        error = errno;
+        (void)unlinkat(folder, name, 0);
+    }
+    return error == 0 ? Outcome<>{} : failed("{} cannot be made: {}", name, errno_text(error));
 }
 
 Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -37,6 +38,19 @@ enum class Dotted : bool { No, Yes };
 
 // Returns whether an errno value says that there is no room.
 [[nodiscard]] bool is_full(int error);
+
+// A store has a number of its own, in this file, since it was first opened. One that follows another has the
+// number of its leader's in the other file, since it was first told it.
+inline constexpr const char *identity_name = ".identity";
+inline constexpr const char *leader_name = ".leader";
+
+// Returns the identity in such a file; empty when there is no file. Fails when the file has none.
+[[nodiscard]] Outcome<std::string> read_identity(int folder, const char *name);
+// Makes such a file, and makes it durable. There may be none before.
+[[nodiscard]] Outcome<> write_identity(int folder, const char *name, const std::string &identity);
+// Returns whether a text is 32 digits of base 16, as make_identity() gives them.
+[[nodiscard]] bool is_identity(std::string_view text);
+[[nodiscard]] std::string make_identity();
 
 // Opens a content's file. Fails with what is wrong with it.
 [[nodiscard]] Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t sequence);

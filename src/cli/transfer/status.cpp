@@ -9,6 +9,7 @@
 #include "cli/protocol/health.hpp"
 #include "cli/report.hpp"
 #include "cli/transfer/session.hpp"
+#include "cli/transfer/transfer.hpp"
 
 namespace cli {
 
@@ -139,19 +140,21 @@ void print_status(const StatusOptions &options, const Health &health) {
 Outcome<> status(const StatusOptions &options) {
     const Address address = TRY(parse_address(options.address));
     end_waits_on_signals();
-    const auto session = TRY(
-        Session::open(address, {.version = protocol_version, .mode = Mode::Status}, options.timeout_seconds));
-    const auto health = decode_health(TRY(session->look()));
-    if (!health) {
-        return failed("{}: {}", options.address, health.error().text);
-    }
-    session->close();
-    print_status(options, *health);
-    const std::string why = why_sick(*health);
+    const Health health = TRY(ask_for_health(address, options.address, options.timeout_seconds));
+    print_status(options, health);
+    const std::string why = why_sick(health);
     return why.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, why);
 }
 
 }  // namespace
+
+Outcome<Health> ask_for_health(const Address &address, const std::string &text, double timeout_seconds) {
+    const auto session =
+        TRY(Session::open(address, {.version = protocol_version, .mode = Mode::Status}, timeout_seconds));
+    auto health = decode_health(TRY(session->look()));
+    session->close();
+    return health ? std::move(health) : failed("{}: {}", text, health.error().text);
+}
 
 void add_status(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<StatusOptions>();

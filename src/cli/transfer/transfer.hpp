@@ -12,6 +12,7 @@
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/pace.hpp"
+#include "cli/protocol/health.hpp"
 #include "cli/protocol/note.hpp"
 #include "cli/report.hpp"
 #include "cli/transfer/session.hpp"
@@ -81,6 +82,10 @@ enum class HasTag : bool { No, Yes };
                                                           HasTag has_tag = HasTag::No);
 // Returns the contents of a name, or of all, from the oldest to the newest of each.
 [[nodiscard]] Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOptions &options);
+
+// Returns what a server tells of itself. `text` is the address, for people.
+[[nodiscard]] Outcome<Health> ask_for_health(const Address &address, const std::string &text,
+                                             double timeout_seconds);
 
 // Refuses an option among the addresses, which is one behind --.
 inline void check_addresses(const std::vector<std::string> &addresses) {

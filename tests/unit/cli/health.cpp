@@ -10,6 +10,7 @@ cli::Health some_health() {
     cli::Health health;
     health.version = "1.4.0";
     health.uptime_seconds = 3;
+    health.store = "0123456789abcdef0123456789abcdef";
     health.memory = "page cache";
     health.durable = true;
     health.names = 2;
@@ -31,6 +32,7 @@ void a_status_survives(void **) {
     assert_true(read->durable && read->free_bytes == health.free_bytes && read->pushes.size() == 1);
     assert_true(read->commits.size() == 1 && read->commits[0].left && read->commits[0].push.seconds == 5);
     assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
+    assert_string_equal(read->store.c_str(), health.store.c_str());
     assert_true(read->follows && read->follows->contents == 2 && read->follows->seconds == 4U);
     assert_string_equal(read->reasons.at(0).sentence().c_str(), "a: content 2 has 1 bytes (expected 2)");
     assert_string_equal(read->reasons.at(1).sentence().c_str(), "failed");
@@ -59,14 +61,15 @@ void other_text_is_no_status(void **) {
 // Older servers tell of no commits and no leader, and always of the room.
 void an_older_server_is_understood(void **) {
     std::string text = cli::encode_health(some_health());
-    for (const char *member : {"commits", "follows", "room_known"}) {
+    for (const char *member : {"commits", "follows", "room_known", "store"}) {
         const std::size_t at = text.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
         text.at(at + 1) = '_';
     }
     const auto read = cli::decode_health(text);
     assert_true(read.has_value());
-    assert_true(read->commits.empty() && !read->follows && read->free_bytes == some_health().free_bytes);
+    assert_true(read->store.empty() && read->commits.empty() && !read->follows &&
+                read->free_bytes == some_health().free_bytes);
 }
 
 void unknown_room_is_no_room_of_0(void **) {
