@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "soft/queues/shared_receive.hpp"
 
@@ -49,10 +50,13 @@ XrcDomain::XrcDomain(std::unique_ptr<CompletionQueue> no_completions)
 }
 
 base::Result<std::shared_ptr<XrcDomain>> XrcDomain::of_file(ibv_context &context, int descriptor, int flags) {
+    base::Fd held{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
     struct stat file{};
-    if (::fstat(descriptor, &file) != 0) {
-        BASE_LOG(Error, "no XRC domain: %d is no open descriptor; expected one of a file, or -1", descriptor);
-        return base::failure(errno);
+    if (!held || ::fstat(held.get(), &file) != 0) {
+        const int error = errno;
+        BASE_LOG(Error, "no XRC domain: descriptor %d cannot be copied: %s; expected one of a file, or -1",
+                 descriptor, base::error_text(error));
+        return base::failure(error);
     }
     const base::Lock lock{files_lock};
     std::erase_if(files(), [](const auto &known) { return known.second.expired(); });
@@ -72,6 +76,7 @@ base::Result<std::shared_ptr<XrcDomain>> XrcDomain::of_file(ibv_context &context
     }
     auto made = create(context);
     if (made) {
+        (*made)->file_ = std::move(held);
         known = *made;
     }
     return made;

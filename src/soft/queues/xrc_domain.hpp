@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
 #include "base/result.hpp"
@@ -36,8 +37,8 @@ public:
     // `context` lives as long as the process. Fails with EMFILE or ENFILE.
     [[nodiscard]] static base::Result<std::shared_ptr<XrcDomain>> create(ibv_context &context);
     // Returns the domain of the file of a descriptor, for the device of `context`. With O_CREAT among `flags`
-    // it is made if there is none. Fails with EBADF; EAGAIN when there is none; EINVAL when there is one,
-    // with O_EXCL.
+    // it is made if there is none. Fails with EBADF; EMFILE; EAGAIN when there is none; EINVAL when there is
+    // one, with O_EXCL.
     [[nodiscard]] static base::Result<std::shared_ptr<XrcDomain>> of_file(ibv_context &context,
                                                                           int descriptor, int flags);
     XrcDomain(const XrcDomain &) = delete;
@@ -60,6 +61,7 @@ public:
 private:
     explicit XrcDomain(std::unique_ptr<CompletionQueue> no_completions);
 
+    base::Fd file_;      // keeps the inode number from another file
     DomainSet reached_;  // those of the shared queues
     ProtectionDomain protection_domain_;
     const std::unique_ptr<CompletionQueue> no_completions_;
