@@ -3,6 +3,7 @@
 // receive is posted. The end of the stream comes after the kept messages, but at most
 // limits::InForce::unclaimed_timeout after the last receive; messages that have none by then are dropped. A
 // segment or message that the peer has begun has a time limit.
+#include <new>
 #include <utility>
 
 #include "base/log.hpp"
@@ -85,8 +86,12 @@ void Receiver::hold_end() {
 }
 
 Outcome<> Receiver::receives_posted() {
-    if (const Outcome<bool> delivered = or_broken(parts_.inbox.deliver()); !delivered) {
-        return std::unexpected{delivered.error()};
+    try {
+        if (const Outcome<bool> delivered = or_broken(parts_.inbox.deliver()); !delivered) {
+            return std::unexpected{delivered.error()};
+        }
+    } catch (const std::bad_alloc &) {
+        return broken_by(Broken::By::NoMemory);  // the line of a queue of XRC may have to grow
     }
     if (!awaits_receive(state())) {
         if (take_news()) {
