@@ -88,11 +88,12 @@ ibv_srq *create_xrc_srq(ibv_context &context, ibv_srq_init_attr_ex &attributes) 
         IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
     const auto usable = [&](const auto *object) { return object != nullptr && object->context == &context; };
     if (attributes.comp_mask != needed || !usable(attributes.pd) || !usable(attributes.xrcd) ||
-        !usable(attributes.cq) || CompletionQueue::of(attributes.cq)->inherited()) {
+        !usable(attributes.cq) || CompletionQueue::of(attributes.cq)->inherited() ||
+        static_cast<const XrcHandle *>(attributes.xrcd)->domain().inherited()) {
         BASE_LOG(
             Error,
             "no shared receive queue of XRC: comp_mask is 0x%x, expected 0x%x: a protection domain, an XRC "
-            "domain and a completion queue, all of this context",
+            "domain and a completion queue, all of this context, and not of a parent process",
             attributes.comp_mask, needed);
         return failed<ibv_srq>(EINVAL);
     }
