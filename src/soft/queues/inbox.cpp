@@ -9,6 +9,14 @@
 
 namespace soft {
 
+namespace {
+
+OrRefusal<> queue_is_destroyed() {
+    return make_refusal({"a message to a receive queue that is destroyed", wire::terminate::untagged_queue});
+}
+
+}  // namespace
+
 Inbox::Inbox(const ibv_qp &qp, const ibv_qp_cap &cap, CompletionQueue &completions, Completing &completing,
              TakesReceives &taker, Placed &placed, const XrcDomain *xrc)
     : qp_{qp},
@@ -125,13 +133,17 @@ OrRefusal<> Inbox::check(const wire::Segment &segment, std::size_t more) const {
     }
 }
 
-ibv_wc_status Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) const {
-    if (xrc_ == nullptr) [[likely]] {
-        return target.aim_at(&domain_, receive_.sges, offset, most_bytes);
+[[gnu::hot]] OrRefusal<> Inbox::aim(Target &target, std::size_t offset, std::size_t most_bytes) {
+    const ibv_pd *domain = &domain_;
+    if (xrc_ != nullptr) [[unlikely]] {
+        const SharedReceiveQueue *const its = shared(filled_);
+        if (its == nullptr) {
+            return queue_is_destroyed();
+        }
+        domain = &domain_of(*its->pd);
     }
-    const SharedReceiveQueue *const its = shared(filled_);
-    return its != nullptr ? target.aim_at(&domain_of(*its->pd), receive_.sges, offset, most_bytes)
-                          : IBV_WC_LOC_PROT_ERR;
+    const ibv_wc_status status = target.aim_at(domain, receive_.sges, offset, most_bytes);
+    return status == IBV_WC_SUCCESS ? OrRefusal<>{} : receive_failed(status);
 }
 
 bool Inbox::keep(std::span<const std::byte> bytes) {
@@ -147,10 +159,7 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     bytes_ = 0;
     ++next_msn_;
     if (std::exchange(message_, Message::None) == Message::Delivered) {
-        if (!complete(IBV_WC_SUCCESS, arrived)) {
-            return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
-        }
-        return {};
+        return complete(IBV_WC_SUCCESS, arrived);
     }
     kept_.back().complete = true;
     kept_.back().arrived = arrived;
@@ -167,8 +176,7 @@ OrRefusal<> Inbox::deliver() {
         }
     }
     if (xrc_ != nullptr && !kept_.empty() && shared(kept_.front().queue) == nullptr) {
-        return make_refusal(
-            {"a message to a receive queue that is destroyed", wire::terminate::untagged_queue});
+        return queue_is_destroyed();
     }
     return {};
 }
@@ -180,9 +188,8 @@ OrRefusal<> Inbox::deliver_oldest() {
     }
     for (std::size_t done = 0; done < message.bytes;) {
         Target target;
-        const ibv_wc_status status = aim(target, done, message.bytes - done);
-        if (status != IBV_WC_SUCCESS) {
-            return receive_failed(status);
+        if (const auto aimed = aim(target, done, message.bytes - done); !aimed) {
+            return aimed;
         }
         if (target.fill(kept_bytes_.data() + done) != target.count) {
             return receive_failed(IBV_WC_LOC_PROT_ERR);
@@ -191,16 +198,13 @@ OrRefusal<> Inbox::deliver_oldest() {
     }
     kept_bytes_.erase(kept_bytes_.begin(), kept_bytes_.begin() + message.bytes);
     kept_.erase(kept_.begin());
-    if (message.complete && !complete(IBV_WC_SUCCESS, message.arrived)) {
-        return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
-    }
-    return {};
+    return message.complete ? complete(IBV_WC_SUCCESS, message.arrived) : OrRefusal<>{};
 }
 
 OrRefusal<> Inbox::receive_failed(ibv_wc_status status) {
     message_ = Message::None;
-    if (!complete(status, {})) {
-        return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
+    if (const auto told = complete(status, {}); !told) {
+        return told;
     }
     const auto violation =
         status == IBV_WC_LOC_LEN_ERR
@@ -211,8 +215,12 @@ OrRefusal<> Inbox::receive_failed(ibv_wc_status status) {
                                    .of = kept_.empty() ? Refusal::Of::Segment : Refusal::Of::KeptMessage}};
 }
 
-// Returns false when the completion queue is full.
-bool Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
+// The peer is told of a message only when the program is: its queue may be destroyed by now.
+OrRefusal<> Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
+    SharedReceiveQueue *const its = xrc_ != nullptr ? shared(filled_) : nullptr;
+    if (xrc_ != nullptr && its == nullptr) [[unlikely]] {
+        return queue_is_destroyed();
+    }
     if (status == IBV_WC_SUCCESS) {
         placed_.message();
     }
@@ -225,12 +233,14 @@ bool Inbox::complete(ibv_wc_status status, const Arrived &arrived) {
     completion.wc_flags = arrived.flags;
     completion.qp_num = qp_.qp_num;
     const bool solicited = arrived.solicited || status != IBV_WC_SUCCESS;
-    if (xrc_ != nullptr) [[unlikely]] {
-        SharedReceiveQueue *const its = shared(filled_);
-        return its == nullptr || its->complete(completion, solicited);
+    const bool had_room =
+        its != nullptr ? its->complete(completion, solicited)
+                       : completions_.push(completion, completing_, CompletionQueue::WorkQueue::Receive,
+                                           shared_ != nullptr ? 0 : 1, solicited);
+    if (!had_room) [[unlikely]] {
+        return make_refusal({"a completion queue overrun", wire::terminate::local_catastrophic});
     }
-    return completions_.push(completion, completing_, CompletionQueue::WorkQueue::Receive,
-                             shared_ != nullptr ? 0 : 1, solicited);
+    return {};
 }
 
 // A completion that finds no room is lost. The connection has ended anyway.

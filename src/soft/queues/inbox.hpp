@@ -54,7 +54,7 @@ public:
     void leave_line();
 
     // Returns whether the next message has its receive, or may have one of a shared queue.
-    [[nodiscard]] bool has_receives() const { return shared_ != nullptr || !receives_.is_empty(); }
+    [[nodiscard]] bool has_receives() const { return shares() || !receives_.is_empty(); }
 
     // Begins with the first message of a new connection. The receives stay.
     void begin();
@@ -81,8 +81,9 @@ public:
     [[nodiscard]] OrRefusal<> check(const wire::Segment &segment, std::size_t more) const;
     // Begins a message to that queue. It takes a receive if it may and there is one; otherwise it is kept.
     void begin(bool may_take, wire::Queue queue);
-    // Finds the memory of the receive for the message's bytes from `offset` on.
-    [[nodiscard]] ibv_wc_status aim(Target &target, std::size_t offset, std::size_t most_bytes) const;
+    // Finds the memory of the receive for the message's bytes from `offset` on. A receive that cannot be
+    // filled fails.
+    [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t offset, std::size_t most_bytes);
     // Appends payload to the kept message. Returns false when too much is kept.
     [[nodiscard]] bool keep(std::span<const std::byte> bytes);
     // Is called when a segment of the message is complete.
@@ -111,7 +112,7 @@ private:
     [[nodiscard]] SharedReceiveQueue *shared(wire::Queue queue) const;
     [[nodiscard]] bool take_receive(wire::Queue queue);
     [[nodiscard]] OrRefusal<> deliver_oldest();
-    [[nodiscard]] bool complete(ibv_wc_status status, const Arrived &arrived);
+    [[nodiscard]] OrRefusal<> complete(ibv_wc_status status, const Arrived &arrived);
 
     const ibv_qp &qp_;
     const ibv_pd &domain_;  // of the memory of the receives: a shared queue has its own

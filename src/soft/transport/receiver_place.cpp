@@ -18,8 +18,7 @@ OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
         return answers_.aim(target, place_at_, most_bytes);
     }
     if (wire::is_send(segment.opcode)) {
-        const ibv_wc_status status = parts_.inbox.aim(target, place_at_, most_bytes);
-        return status == IBV_WC_SUCCESS ? OrRefusal<>{} : parts_.inbox.receive_failed(status);
+        return parts_.inbox.aim(target, place_at_, most_bytes);
     }
     auto pin = pin_to_write(place_at_, most_bytes);
     if (!pin) {
