@@ -267,6 +267,8 @@ void each_has_one_queue_only(void **) {
     assert_ptr_equal(bad, &request);
     assert_int_equal(post_receive(pair.from, 1, {sge(pair.from, 0, 8)}), EINVAL);
     expect_message(pair, pair.to.first, pair.to.end.cq, 1);
+    assert_int_equal(change(pair.to.qp, IBV_QPS_ERR), 0);
+    assert_int_equal(ibv_post_send(pair.to.qp, &request, &bad), EINVAL);
 }
 
 void a_queue_that_is_not_there_is_refused(void **) {
@@ -404,27 +406,6 @@ void handles_of_a_file_have_one_domain(void **) {
     assert_int_equal(errno, EBADF);
 }
 
-// Only a sender and a receiver of XRC meet.
-void types_of_xrc_meet_their_opposites(void **) {
-    End &reliable = make<End>();
-    End &one = make<End>(sender);
-    End &two = make<End>(sender);
-    Receiver &to = make<Receiver>();
-    for (End *const end : {&reliable, &one, &two}) {
-        end->prepare();
-    }
-    one.connect_to(number_of(two));
-    two.connect_to(number_of(one));
-    reliable.connect_to(to.qp->qp_num);
-    connect_to(to.qp, number_of(reliable));
-    for (const End *const end : {&reliable, &one, &two}) {
-        assert_int_equal(post(*end, {write_request(*end, to.end, 0, 8, 1)}), 0);
-    }
-    for (const End *const end : {&reliable, &one, &two}) {
-        expect_completion(end->cq, 1, IBV_WC_RETRY_EXC_ERR);
-    }
-}
-
 void objects_of_xrc_have_what_they_need(void **) {
     Receiver &to = make<Receiver>();
     End &end = to.end;
@@ -447,6 +428,11 @@ void objects_of_xrc_have_what_they_need(void **) {
     attributes.srq = to.first;
     assert_null(softrdma_ibv_create_qp_ex(context, &attributes));
     assert_int_equal(errno, EINVAL);
+    for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
+        attributes.qp_type = type;
+        assert_null(softrdma_ibv_create_qp_ex(context, &attributes));  // the shared queue is one of XRC
+        assert_int_equal(errno, EINVAL);
+    }
     ibv_srq_init_attr basic{.srq_context = nullptr, .attr = {.max_wr = 1, .max_sge = 1, .srq_limit = 0}};
     ibv_srq *const plain = softrdma_ibv_create_srq(end.pd, &basic);
     assert_non_null(plain);
@@ -494,7 +480,6 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_queue_pair_is_opened_again),
     cmocka_unit_test(what_is_used_is_not_destroyed),
     cmocka_unit_test(handles_of_a_file_have_one_domain),
-    cmocka_unit_test(types_of_xrc_meet_their_opposites),
     cmocka_unit_test(objects_of_xrc_have_what_they_need),
     cmocka_unit_test(prepared_requests_name_their_queue),
 };

@@ -221,6 +221,13 @@ base::Result<ibv_qp_cap> granted_sizes(const ibv_qp_init_attr &attributes) {
         (shared != nullptr && shared->inherited())) {
         return base::failure(EINVAL);
     }
+    if (shared != nullptr && shared->number() != 0) {
+        BASE_LOG(Error,
+                 "no queue pair of type %d with shared receive queue %u: that one is of XRC; expected one of "
+                 "ibv_create_srq",
+                 attributes.qp_type, shared->number());
+        return base::failure(EINVAL);
+    }
     ibv_qp_cap cap = attributes.cap;
     const bool has_no_receives = attributes.srq != nullptr || is_xrc(attributes.qp_type);
     if (has_no_receives) {

@@ -4,6 +4,7 @@
 #include "soft/wire/by_number.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 
 #include <chrono>
@@ -65,11 +66,12 @@ struct Numbered {
         assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
         qp = create();
     }
-    void make_ready(std::uint32_t peers_number) {
+    void make_ready(std::uint32_t peers_number) const { make_ready(qp, peers_number); }
+    static void make_ready(ibv_qp *of, std::uint32_t peers_number) {
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_INIT;
         attributes.port_num = 1;
-        assert_int_equal(softrdma_ibv_modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PORT), 0);
+        assert_int_equal(softrdma_ibv_modify_qp(of, &attributes, IBV_QP_STATE | IBV_QP_PORT), 0);
         attributes.qp_state = IBV_QPS_RTR;
         attributes.path_mtu = IBV_MTU_1024;
         attributes.dest_qp_num = peers_number;
@@ -79,25 +81,26 @@ struct Numbered {
         attributes.ah_attr.grh.dgid.raw[12] = 127;
         attributes.ah_attr.grh.dgid.raw[15] = 1;
         assert_int_equal(
-            softrdma_ibv_modify_qp(qp, &attributes,
+            softrdma_ibv_modify_qp(of, &attributes,
                                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
             0);
         attributes.qp_state = IBV_QPS_RTS;
         attributes.timeout = 1;
         assert_int_equal(
-            softrdma_ibv_modify_qp(qp, &attributes,
+            softrdma_ibv_modify_qp(of, &attributes,
                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
             0);
     }
-    void post_send() {
+    void post_send() const { post_send(qp); }
+    static void post_send(ibv_qp *to) {
         ibv_send_wr request{};
         request.wr_id = 1;
         request.opcode = IBV_WR_SEND;
         request.send_flags = IBV_SEND_SIGNALED;
         ibv_send_wr *bad = nullptr;
-        assert_int_equal(ibv_post_send(qp, &request, &bad), 0);
+        assert_int_equal(ibv_post_send(to, &request, &bad), 0);
     }
     void post_write(std::uint32_t size) {
         ibv_sge piece{.addr = device.address(), .length = size, .lkey = device.mr->lkey};
@@ -125,23 +128,22 @@ struct Numbered {
     }
     [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(qp->qp_num); }
 
-    Device device;
-    ibv_qp *unused[4];
-    ibv_qp *qp = nullptr;
-
-private:
-    [[nodiscard]] ibv_qp *create() {
+    [[nodiscard]] ibv_qp *create(ibv_qp_type type = IBV_QPT_RC) {
         ibv_qp_init_attr attributes{};
         attributes.send_cq = attributes.recv_cq = device.cq;
         attributes.srq = device.srq;
         attributes.cap.max_send_wr = most_sends;
         attributes.cap.max_recv_wr = 8;
         attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
-        attributes.qp_type = IBV_QPT_RC;
+        attributes.qp_type = type;
         ibv_qp *const made = softrdma_ibv_create_qp(device.mr->pd, &attributes);
         assert_non_null(made);
         return made;
     }
+
+    Device device;
+    ibv_qp *unused[4];
+    ibv_qp *qp = nullptr;
 };
 
 Frame request_of(Peer &peer, const Numbered &ends, std::uint32_t own) {
@@ -434,6 +436,36 @@ void a_request_that_nobody_answers_ends(Numbered &ends) {
     assert_int_equal(attributes.qp_state, IBV_QPS_ERR);
 }
 
+// Only a sender and a receiver of XRC meet.
+void types_of_xrc_meet_their_opposites(Numbered &ends) {
+    const test::ChangedLimit soon{test::limits().least_time_to_answer, 300ms};
+    ibv_context *const context = ends.qp->context;
+    ibv_xrcd_init_attr wanted{
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
+    ibv_xrcd *const domain = ibv_open_xrcd(context, &wanted);
+    assert_non_null(domain);
+    ibv_qp_init_attr_ex attributes{};
+    attributes.qp_type = IBV_QPT_XRC_RECV;
+    attributes.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+    attributes.xrcd = domain;
+    ibv_qp *const receiver = softrdma_ibv_create_qp_ex(context, &attributes);
+    assert_non_null(receiver);
+    ibv_qp *const one = ends.create(IBV_QPT_XRC_SEND);
+    ibv_qp *const two = ends.create(IBV_QPT_XRC_SEND);
+    Numbered::make_ready(one, two->qp_num);
+    Numbered::make_ready(two, one->qp_num);
+    Numbered::make_ready(receiver, ends.qp->qp_num);
+    ends.make_ready(receiver->qp_num);
+    for (ibv_qp *const qp : {one, two, ends.qp}) {
+        Numbered::post_send(qp);
+        ends.device.expect_completion(1, IBV_WC_RETRY_EXC_ERR);
+    }
+    for (ibv_qp *const qp : {one, two, receiver}) {
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+    }
+    assert_int_equal(ibv_close_xrcd(domain), 0);
+}
+
 // A request that waits tries again, so it meets a peer that could not come itself.
 void a_request_that_waits_tries_again(Numbered &ends) {
     Peer peer;
@@ -462,6 +494,7 @@ int main() {
         fixture_test(a_lost_peer_waits_for_no_shared_receive),
         fixture_test(a_lost_peer_leaves_the_shared_receive_that_it_took),
         fixture_test(a_request_that_nobody_answers_ends),
+        fixture_test(types_of_xrc_meet_their_opposites),
         fixture_test(a_request_that_waits_tries_again),
         fixture_test(an_acknowledgement_waits_for_a_full_link),
     };
