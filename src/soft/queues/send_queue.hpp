@@ -37,7 +37,7 @@ public:
     // ---- posting ----
     // The caller has checked that the queue is not full(), and that the request's `bytes` are right.
     [[gnu::always_inline]] SendRequest &push(const ibv_send_wr &posted, std::uint32_t bytes) {
-        const int opcode = static_cast<int>(posted.opcode);
+        const auto opcode = static_cast<std::uint8_t>(posted.opcode);
         SendRequest &request = requests_.push(posted, [&] {
             return SendRequest{
                 .signaled = signal_all_ || (posted.send_flags & IBV_SEND_SIGNALED) != 0,

@@ -21,7 +21,7 @@ struct SendRequest {
     bool is_inline = false;
     bool needs_answer = false;  // is_answered() of the opcode
     std::uint8_t sges = 0;
-    int opcode = 0;
+    std::uint8_t opcode = 0;
     ibv_wc_status status = IBV_WC_SUCCESS;
     std::uint32_t length = 0;
     std::uint32_t rkey = 0;
