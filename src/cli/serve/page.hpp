@@ -64,8 +64,8 @@ private:
     base::Fd listener_;
     Form form_;
     base::Fd stop_;
-    std::vector<Reader> readers_;       // the oldest is first
-    Clock::time_point accepts_from_{};  // later than now after there was no descriptor for a connection
+    std::vector<Reader> readers_;     // the oldest is first
+    Clock::time_point accepts_from_;  // later than now after there was no descriptor for a connection
     std::thread thread_;
 };
 
