@@ -152,6 +152,15 @@ void nothing_is_stored_in_another_thread(void **) {
     std::thread{[&] { assert_nothing_is_stored(seen, Outcome::Interrupted); }}.join();
 }
 
+// Begins an access until nothing has interrupted it between its look and its end.
+Outcome settled(const auto &access) {
+    Outcome outcome = Outcome::Interrupted;
+    while (outcome == Outcome::Interrupted) {
+        outcome = access(look());
+    }
+    return outcome;
+}
+
 void memory_that_is_gone_is_a_fault(void **) {
     persist::install_guard();  // cmocka has set handlers of its own
     const std::array<std::byte, 64> from{};
@@ -159,15 +168,18 @@ void memory_that_is_gone_is_a_fault(void **) {
         static_cast<std::byte *>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     assert_ptr_not_equal(gone, MAP_FAILED);
     Copy to_nowhere{.to = gone, .from = from.data(), .bytes = from.size()};
-    assert_int_equal(restartable::copy(look(), to_nowhere), Outcome::Faulted);
+    assert_int_equal(settled([&](const Look &seen) { return restartable::copy(seen, to_nowhere); }),
+                     Outcome::Faulted);
     std::array<std::byte, 64> to{};
     Copy from_nowhere{.to = to.data(), .from = gone, .bytes = to.size()};
-    assert_int_equal(restartable::copy(look(), from_nowhere), Outcome::Faulted);
+    assert_int_equal(settled([&](const Look &seen) { return restartable::copy(seen, from_nowhere); }),
+                     Outcome::Faulted);
     std::uint64_t found = 0;
     bool replaced = false;
-    assert_int_equal(
-        restartable::exchange(look(), reinterpret_cast<std::uint64_t *>(gone), found, 1, replaced),
-        Outcome::Faulted);
+    const auto exchange = [&](const Look &seen) {
+        return restartable::exchange(seen, reinterpret_cast<std::uint64_t *>(gone), found, 1, replaced);
+    };
+    assert_int_equal(settled(exchange), Outcome::Faulted);
     munmap(gone, 4096);
 }
 
