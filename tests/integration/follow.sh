@@ -41,7 +41,7 @@ metric() {
     exec {http}>&-
 }
 
-# What there is at the start, the newest of each name as many as it keeps, with notes; then what comes.
+# A follower takes the newest contents of each name, as many as it keeps, with their notes, and then those that come.
 for i in 1 2 3 4; do
     head -c 300000 /dev/urandom >first
     to_leader first first --label "the $i" --incremental

@@ -37,7 +37,7 @@ struct Committing {
     bool left = false;  // its client is gone
 };
 
-// What a server that follows another one (rpma serve --follow) lacks, as far as its leader has told.
+// The contents that a server with --follow lacks, as far as its leader has told.
 struct Following {
     std::string leader;
     std::uint64_t contents = 0;

@@ -122,7 +122,7 @@ private:
     const Store &store_;
 };
 
-// What a follower lacks, at each request.
+// Tells at each request which contents a follower lacks.
 class OfFollower final : public prometheus::Collectable {
 public:
     explicit OfFollower(const Follower &follower) : follower_{follower} {}

@@ -284,7 +284,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     unread_share_ = std::move(unread_share);
     owner_ = owner;
     access_.begin(peer);
-    // What a peer of an XRC domain may access, changes with the shared queues of the domain.
+    // The domain of XRC changes the memory that its peers may access with its shared queues.
     if (within_host_of_environment() == WithinHost::Direct && xrcd() == nullptr) {
         const Link::SharedPieces pieces = link_->shared_pieces();
         access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),

@@ -39,7 +39,7 @@ base::Result<SharedReceiveQueue *> SharedReceiveQueue::create(ibv_pd &domain, ib
     return made;
 }
 
-// What can fail comes first, so that a queue with xrc_ is in its domain.
+// The steps that can fail come first, so that a queue with xrc_ is in its domain.
 void SharedReceiveQueue::join(XrcHandle &xrcd, CompletionQueue &completions) {
     auto place = std::make_unique<Xrc>(xrcd, completions);
     const auto group = xrcd.domain().group();
