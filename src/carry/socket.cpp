@@ -69,9 +69,6 @@ constinit Link no_link{};
 
 // A doorbell that is counted arrives in this time, unless its sender has been stopped.
 constexpr microseconds waits_for_doorbell{1000};
-// The word of an end, or what explains a byte, is on its way for so long at most: the device loses a peer
-// that does not answer. Bytes that the peer sent past the library are never explained.
-constexpr microseconds waits_for_word{30'000'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 

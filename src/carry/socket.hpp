@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -279,6 +280,9 @@ private:
     [[nodiscard]] bool may_lack_bytes() const;
     void reset();
     [[nodiscard]] bool is_cut_off() const;
+    // The word of an end, or what explains a byte, is on its way for so long at most: the device loses a peer
+    // that does not answer. Bytes that the peer sent past the library are never explained.
+    static constexpr std::chrono::seconds waits_for_word{30};
     [[nodiscard]] bool is_unexplained_for_long();
     [[nodiscard]] bool tries_to_leave_ring();
 

@@ -262,7 +262,7 @@ bool Socket::is_unexplained_for_long() {
         in_.unexplained = read;
         in_.unexplained_at = time;
     }
-    return time - in_.unexplained_at > std::chrono::nanoseconds{std::chrono::seconds{30}}.count();
+    return time - in_.unexplained_at > std::chrono::nanoseconds{waits_for_word}.count();
 }
 
 bool Socket::is_back() const {
