@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // This file is linked into an rpma of its own, whose storage fails on purpose. While the file that
-// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of pwrite or fsync, counted from 1, that
-// fails, and the errno value. The failing call writes nothing and removes the file, so that the next
+// RPMA_TEST_FAILURE names exists, it holds two numbers: the call of pwrite, fsync or syncfs, counted from 1,
+// that fails, and the errno value. The failing call writes nothing and removes the file, so that the next
 // succeed, as after a write error of the kernel. The FIFO that RPMA_TEST_SLOW names holds pwrite and msync
 // for as long as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening
 // of the folder "slow", the one of RPMA_TEST_SLOW_END the end of the memory through which a push went,
@@ -12,7 +12,8 @@
 // the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the next pread of a block;
 // that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems
 // cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much room there is, and
-// while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy.
+// while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy. With
+// RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -23,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -132,6 +134,22 @@ EXPORTED int fsync(int fd) {
         return -1;
     }
     return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+EXPORTED int syncfs(int fd) noexcept {
+    if (const int error = failure(); error != 0) {
+        errno = error;
+        return -1;
+    }
+    return static_cast<int>(syscall(SYS_syncfs, fd));
+}
+
+EXPORTED int fstatfs(int fd, struct statfs *where) noexcept {
+    const auto result = static_cast<int>(syscall(SYS_fstatfs, fd, where));
+    if (const char *type = std::getenv("RPMA_TEST_FILE_SYSTEM"); type != nullptr) {
+        where->f_type = std::strtol(type, nullptr, 0);
+    }
+    return result;
 }
 
 EXPORTED int openat(int folder, const char *path, int flags, ...) {

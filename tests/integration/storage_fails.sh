@@ -183,20 +183,34 @@ done
 stop_server
 
 # A server that was killed may have left names that are not on storage. The next one tells nobody of a content whose name it
-# cannot make durable, and does not start when that is so of a folder.
+# cannot make durable, and does not start when that is so of a folder. Where the file system makes all names durable with one
+# call, it waits for that call, and not for each name.
 start_server left
 push first
+push first "$address/second"
+push first "$address/third"
 stop_server
+export RPMA_TEST_FILE_SYSTEM=0x6969 # NFS, which leaves that call undone
 echo '1 5' >failure
 start_server left
 [ ! -e failure ] || die "no name was made durable"
 refused_with 6 'content 1 cannot be made durable: Input/output error' "$rpma" pull "$address" got
 stop_server
+echo '4 5' >failure
+refused_with 1 'store left: cannot be made durable: Input/output error' "$rpma" serve --store left --listen "127.0.0.1:$port"
+export RPMA_TEST_FILE_SYSTEM=0xEF53 # ext4
 echo '2 5' >failure
 refused_with 1 'store left: cannot be made durable: Input/output error' "$rpma" serve --store left --listen "127.0.0.1:$port"
+echo '3 5' >failure
 start_server left
+[ -e failure ] || die "names are made durable one by one"
+stop_server
+echo '1 5' >failure
+start_server left # the one call failed: each name is made durable
+[ ! -e failure ] || die "names are not made durable at once"
 pulled first
 stop_server
+unset RPMA_TEST_FILE_SYSTEM
 
 # A look at the files of one name is slow: a list waits for it, and nobody else does. A status tells what is known.
 start_server store

@@ -187,7 +187,23 @@ Outcome<> Store::read_names() {
             names_[name].unread = read.error().text;
         }
     }
-    // So may the name of a name's folder be, and the next push finds it there.
+    return make_durable();
+}
+
+// A server that was killed amid a commit may have left names that are not on storage yet: that of a content,
+// and that of a name's folder. Whoever lists or pulls the content relies on them. The fsync of a folder waits
+// for a flush of the device, so one for each of 10,000 names would take half a minute.
+Outcome<> Store::make_durable() {
+    if (!sync_all(folder_.get())) {
+        const base::Lock lock{names_mutex_};
+        for (auto &[name, known] : names_) {
+            const base::Fd folder{openat(folder_.get(), name.c_str(), folder_flags)};
+            if (!known.contents.empty() && (!folder || fsync(folder.get()) != 0)) {
+                known.contents.rbegin()->second.damage =
+                    fmt::format("cannot be made durable: {}", errno_text(errno));
+            }
+        }
+    }
     return fsync(folder_.get()) == 0 ? Outcome<>{} : failed("cannot be made durable: {}", errno_text(errno));
 }
 
@@ -221,11 +237,6 @@ Outcome<> Store::read_name(const std::string &name) {
         } else {
             entry.damage = note.error().text;
         }
-    }
-    // A server that was killed amid a commit may have left a name that is not on storage yet. Whoever lists
-    // or pulls its content relies on it.
-    if (!found.contents.empty() && fsync(folder.get()) != 0) {
-        found.contents.rbegin()->second.damage = fmt::format("cannot be made durable: {}", errno_text(errno));
     }
     struct stat partial{};
     if (fstatat(folder.get(), partial_name, &partial, AT_SYMLINK_NOFOLLOW) == 0) {

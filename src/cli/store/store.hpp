@@ -175,6 +175,7 @@ private:
     [[nodiscard]] Outcome<> know_itself();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);
+    [[nodiscard]] Outcome<> make_durable();
     // In a thread of its own: compares the bytes of all contents with their checksums.
     void check();
     void take_fault(const Listed &content);

@@ -3,7 +3,9 @@
 #include "cli/store/store_files.hpp"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -68,6 +70,16 @@ int read_all(int fd, std::uint64_t length, const TakeBytes &take, const MayRead 
 int give_name(int fd, int folder, const std::string &name) {
     const auto descriptor = fmt::format("/proc/self/fd/{}", fd);
     return linkat(AT_FDCWD, descriptor.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+// FUSE and NFS return 0 and have done nothing. Before Linux 5.17 an error of the file system's journal is not
+// returned; the journal has ended then, and each later fsync fails.
+bool sync_all(int folder) {
+    constexpr std::array<decltype(statfs::f_type), 3> known{EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC,
+                                                            BTRFS_SUPER_MAGIC};
+    struct statfs where{};
+    return fstatfs(folder, &where) == 0 && std::ranges::find(known, where.f_type) != known.end() &&
+           syncfs(folder) == 0;
 }
 
 bool is_full(int error) {

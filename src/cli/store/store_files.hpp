@@ -36,6 +36,11 @@ enum class Dotted : bool { No, Yes };
 // Gives a file without a name its name. Returns 0 or an errno value.
 [[nodiscard]] int give_name(int fd, int folder, const std::string &name);
 
+// Makes all files and names on the file system of this folder durable, with one flush of the device. Returns
+// false when that failed, or when the file system is none of which this is known. Blocks until also what
+// others have written there is on storage.
+[[nodiscard]] bool sync_all(int folder);
+
 // Returns whether an errno value says that there is no room.
 [[nodiscard]] bool is_full(int error);
 
