@@ -192,12 +192,13 @@ bool for_files(const std::string &shared, uid_t user,
                const std::function<bool(const FileName &, const FilePlace &)> &use) {
     constexpr std::size_t most_names = 4096;
     for (const UserFolder &folder : folders_of(shared, user)) {
-        const std::unique_ptr<DIR, int (*)(DIR *)> opened{
-            fdopendir(openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), closedir};
+        base::Fd again{openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        const std::unique_ptr<DIR, int (*)(DIR *)> opened{again ? fdopendir(again.get()) : nullptr, closedir};
         if (opened == nullptr) {
             BASE_LOG(Debug, "%s cannot be read: %s", folder.path.c_str(), std::strerror(errno));
             continue;
         }
+        (void)again.release();  // closedir closes it
         std::size_t names = 0;
         while (const dirent *entry = readdir(opened.get())) {
             if (++names > most_names && !is_trusted(user)) {

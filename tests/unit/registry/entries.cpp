@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // registry: tests what other processes see of a process's rsockets, whatever happens to the process and its
 // files.
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -8,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -18,6 +21,18 @@
 #include "memory_folder.hpp"
 // Last: it has macros with everyday names.
 #include "../base/check.hpp"
+
+static bool has_no_memory = false;
+
+// In place of the C library's, whose needs memory.
+extern "C" DIR *fdopendir(int fd) {
+    if (has_no_memory) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    static const auto real = reinterpret_cast<decltype(&fdopendir)>(dlsym(RTLD_NEXT, "fdopendir"));
+    return real(fd);
+}
 
 namespace {
 
@@ -361,6 +376,21 @@ void names_in_the_shared_folder_are_not_looked_at(void **) {
     assert_int_equal(folder::count(), 2);
 }
 
+void a_folder_that_cannot_be_read_is_closed(void **) {
+    Book book{folder::path};
+    const Entry entry = listed(book, 1);
+    const auto descriptors = [] {
+        return std::ranges::distance(std::filesystem::directory_iterator{"/proc/self/fd"});
+    };
+    const auto before = descriptors();
+    has_no_memory = true;
+    assert_int_equal(seen().size(), 0);
+    has_no_memory = false;
+    assert_true(logged.contains(memory_folder::of().string() + " cannot be read: Cannot allocate memory"));
+    assert_int_equal(descriptors(), before);
+    assert_int_equal(seen().size(), 1);
+}
+
 void a_part_is_looked_at_of_another_users_names(void **) {
     constexpr int many = 5000;
     if (geteuid() != 0) {
@@ -517,6 +547,7 @@ int main() {
         cmocka_unit_test_setup_teardown(what_only_has_the_name_is_removed, begin, end),
         cmocka_unit_test_setup_teardown(another_users_file_is_ignored, begin, end),
         cmocka_unit_test_setup_teardown(names_in_the_shared_folder_are_not_looked_at, begin, end),
+        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_read_is_closed, begin, end),
         cmocka_unit_test_setup_teardown(a_part_is_looked_at_of_another_users_names, begin, end),
         cmocka_unit_test_setup_teardown(another_users_folder_is_passed_over, begin, end),
         cmocka_unit_test_setup_teardown(a_part_is_read_of_another_users_files, begin, end),
