@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model ADDRESS [faults]: random operations on the soft device against an oracle in memory, with injected
-// faults from the same seed if asked for. RPMA_MODEL_STEPS steps (as many as take seconds), from
-// RPMA_MODEL_SEED (a random one); both are printed, and repeat a run as far as threads allow.
+// model ADDRESS [faults] [numbers]: random operations on the soft device against an oracle in memory, with
+// injected faults from the same seed if asked for, and between queue pairs that are connected by number.
+// RPMA_MODEL_STEPS steps (as many as take seconds), from RPMA_MODEL_SEED (a random one); both are printed,
+// and repeat a run as far as threads allow.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,9 +28,14 @@ void no_log(int, const char *, int, const char *, const char *, ...) {}
 }  // namespace
 
 int main(int argc, char **argv) {
-    const bool with_faults = argc == 3 && std::strcmp(argv[2], "faults") == 0;
-    if (argc != 2 && !with_faults) {
-        std::fprintf(stderr, "usage: %s ADDRESS [faults]\n", argv[0]);
+    int words = 2;
+    const auto next_is = [&](const char *word) {
+        return words < argc && std::strcmp(argv[words], word) == 0 && ++words != 0;
+    };
+    const bool with_faults = next_is("faults");
+    conformance::subject.by_number = next_is("numbers");
+    if (argc < 2 || words != argc) {
+        std::fprintf(stderr, "usage: %s ADDRESS [faults] [numbers]\n", argv[0]);
         return 2;
     }
     conformance::subject.provider = &verbs::soft;

@@ -164,6 +164,7 @@ std::string Side::received(const ibv_wc &completion) {
     }
     const Message message = std::move(messages_.front());
     messages_.pop_front();
+    ++received_;
     if (auto text = differs(completion, message); !text.empty()) {
         return text;
     }
@@ -198,8 +199,10 @@ std::string Side::differs(const ibv_wc &completion, const Message &message) cons
     return {};
 }
 
+// By number a request that is open when the other side leaves, or is posted later, fails so.
 bool Side::may_fail(ibv_wc_status status) const {
-    if (faults_ && !send_failed_ && status == IBV_WC_RETRY_EXC_ERR) {
+    const bool may_be_lost = faults_ || (conformance::subject.by_number && ending_ == Ending::There);
+    if (may_be_lost && !send_failed_ && status == IBV_WC_RETRY_EXC_ERR) {
         return true;
     }
     if (ending_ == Ending::RefusedThere && !send_failed_) {
@@ -215,6 +218,7 @@ std::string Side::sent(const ibv_wc &completion) {
             return wrong("request " + std::to_string(open_.front().wr_id) + " is left out before " +
                          std::to_string(completion.wr_id));
         }
+        acknowledged_ += takes_receive(open_.front().opcode) ? 1 : 0;
         open_.pop_front();
     }
     if (open_.empty()) {
@@ -239,7 +243,8 @@ std::string Side::sent(const ibv_wc &completion) {
     if (send_failed_ || !done.signaled || completion.opcode != completion_opcode(done.opcode)) {
         return wrong("request " + std::to_string(done.wr_id) + " cannot be done");
     }
-    if (answers(done.opcode)) {
+    acknowledged_ += takes_receive(done.opcode) ? 1 : 0;
+    if (answers(done.opcode) || conformance::subject.by_number) {
         // Only the writes behind it are still open.
         const auto behind = static_cast<std::size_t>(
             std::ranges::count_if(open_, [](const Operation &one) { return is_write(one.opcode); }));
@@ -248,6 +253,13 @@ std::string Side::sent(const ibv_wc &completion) {
         }
     }
     return {};
+}
+
+std::string Side::account_for_messages(const Side &other) const {
+    return !conformance::subject.by_number || acknowledged_ <= other.received_
+               ? ""
+               : wrong(std::to_string(acknowledged_) + " messages completed, and " +
+                       std::to_string(other.received_) + " were received");
 }
 
 std::string Side::poll_rest() {
@@ -268,9 +280,11 @@ std::string Side::poll_rest() {
 
 // The end that a fault made on this side alone came at one request. Those before it were sent, and the other
 // side has placed all of that; of itself, if it is a write, nothing or so many bytes; of those behind it,
-// nothing. Any other end says nothing of what failed.
+// nothing. Any other end says nothing of what failed, and none does by number, where the end on the other
+// side looks the same.
 std::string Side::account_for_failed(Side &other) {
-    if (!cut_ || other.cut_ || ending_ != Ending::None || other.ending_ != Ending::None) {
+    if (!cut_ || other.cut_ || conformance::subject.by_number || ending_ != Ending::None ||
+        other.ending_ != Ending::None) {
         for (const Operation &one : failed_) {
             mark(other.target_unknown_, one.remote);
         }

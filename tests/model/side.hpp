@@ -89,6 +89,9 @@ public:
     // The connection has ended though no program asked for it: by a fault on this side, or on the other.
     [[nodiscard]] bool failed() const { return send_failed_ || receive_failed_; }
     [[nodiscard]] bool cut() const { return cut_; }
+    // By number, what completes has arrived: the other side, which has seen all of its completions, has these
+    // messages.
+    [[nodiscard]] std::string account_for_messages(const Side &other) const;
     // Requests of this side have failed. The target of the other side must hold the first of them, and the
     // rest not.
     [[nodiscard]] std::string account_for_failed(Side &other);
@@ -145,6 +148,8 @@ private:
     std::deque<Posted> receives_;
     std::deque<Message> messages_;  // not received yet
     std::deque<Range> unsettled_;   // writes behind which no answer has come
+    std::size_t acknowledged_ = 0;  // messages of this side whose requests are done
+    std::size_t received_ = 0;      // messages of the other side
     std::vector<std::byte> target_;
     std::vector<std::byte> sink_;
     std::vector<char> target_unknown_;

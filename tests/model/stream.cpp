@@ -156,15 +156,62 @@ std::string Stream::settle() {
     return {};
 }
 
+// A side may have seen its end already.
+void Stream::leave(Side &side) {
+    if (!conformance::subject.by_number) {
+        (void)conformance::provider().cm.disconnect(side.end().id);
+        return;
+    }
+    ibv_qp_attr error{};
+    error.qp_state = IBV_QPS_ERR;
+    (void)softrdma_ibv_modify_qp(side.end().id->qp, &error, IBV_QP_STATE);
+}
+
+// By number the other side is not told of an end: it goes on, and its requests fail.
+std::string Stream::go_on_alone(Side &side) {
+    Side &other = &side == client_.get() ? *server_ : *client_;
+    for (std::size_t left = below(8); left != 0; --left) {
+        auto wrong = one_in(2)   ? side.poll(static_cast<int>(1 + below(16)))
+                     : one_in(2) ? post_receives(side, 1 + below(4))
+                                 : post_chain(side, other);
+        if (!wrong.empty()) {
+            return wrong;
+        }
+    }
+    return {};
+}
+
+std::string Stream::poll_until_failed(Side &side) {
+    const auto deadline = std::chrono::steady_clock::now() + conformance::patience;
+    std::string wrong;
+    while (wrong.empty() && !side.failed()) {
+        wrong = std::chrono::steady_clock::now() > deadline ? "a request that is refused does not fail"
+                                                            : side.poll(1);
+    }
+    return wrong;
+}
+
 // Both have seen the end: everything was told.
 std::string Stream::ended(Side &here, Side &there) {
+    if (conformance::subject.by_number) {
+        if (auto wrong = go_on_alone(there); !wrong.empty()) {
+            return wrong;
+        }
+        if (here.ending() == Ending::RefusedThere) {
+            if (auto wrong = poll_until_failed(here); !wrong.empty()) {
+                return wrong;
+            }
+        }
+        leave(here);
+        leave(there);
+    }
     // A side that has messages and no receives for them sees the end only after a time: mostly it leaves too.
     for (Side *const side : {&here, &there}) {
-        if (here.ending() != Ending::RefusedThere && side->ending() != Ending::Here &&
-            side->messages_waiting() > side->receives_posted() && !one_in(16)) {
+        if (!conformance::subject.by_number && here.ending() != Ending::RefusedThere &&
+            side->ending() != Ending::Here && side->messages_waiting() > side->receives_posted() &&
+            !one_in(16)) {
             side->end(Ending::Here);
-            (void)conformance::provider().cm.disconnect(
-                side->end().id);  // which may have seen its end already
+            leave(*side);
         }
     }
     ends_->expect_disconnected();
@@ -175,8 +222,11 @@ std::string Stream::ended(Side &here, Side &there) {
     }
     for (Side *const side : {&here, &there}) {
         Side &other = side == &here ? there : here;
-        if (side->ending() == Ending::Here || side->cut()) {
+        if (side->ending() == Ending::Here || side->cut() || conformance::subject.by_number) {
             other.forget_unsettled(*side);  // it no longer looked
+        }
+        if (auto wrong = side->account_for_messages(other); !wrong.empty()) {
+            return "after the end, " + wrong;
         }
         if (auto wrong = side->account_for_failed(other); !wrong.empty()) {
             return "after the end, " + wrong;
@@ -198,9 +248,7 @@ std::string Stream::ended_by_fault() {
 std::string Stream::disconnect(Side &side, Side &other) {
     side.end(Ending::Here);
     other.end(Ending::There);
-    if (conformance::provider().cm.disconnect(side.end().id) != 0) {
-        return "disconnect fails";
-    }
+    leave(side);
     return ended(side, other);
 }
 

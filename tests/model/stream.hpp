@@ -41,6 +41,9 @@ private:
     [[nodiscard]] std::string post_receives(Side &side, std::size_t count);
     [[nodiscard]] std::string disconnect(Side &side, Side &other);
     [[nodiscard]] std::string blunder(Side &side, Side &other);
+    void leave(Side &side);
+    [[nodiscard]] std::string go_on_alone(Side &side);
+    [[nodiscard]] std::string poll_until_failed(Side &side);
     [[nodiscard]] std::string ended(Side &here, Side &there);
     [[nodiscard]] bool failed() const { return client_->failed() || server_->failed(); }
     [[nodiscard]] std::string ended_by_fault();
