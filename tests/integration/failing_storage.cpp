@@ -6,14 +6,14 @@
 // for as long as another process has it open for writing; so does the one of RPMA_TEST_SLOW_NAME the opening
 // of the folder "slow", the one of RPMA_TEST_SLOW_END the end of the memory through which a push went,
 // the one of RPMA_TEST_SLOW_SYNC fsync, and the one of RPMA_TEST_SLOW_FILE the making of a file without a
-// name. While the file that RPMA_TEST_NO_FOLDER names exists, the next
-// opening of the folder "fenced" fails, and removes the file. While the file that RPMA_TEST_NO_REGION names
-// exists, the next region for one connection cannot be made, and while the one of RPMA_TEST_NO_FILE exists,
-// the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the next pread of a block;
-// that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names exists, file systems
-// cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much room there is, and
-// while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy. With
-// RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
+// name, and the one of RPMA_TEST_SLOW_ALLOCATION fallocate. While the file that RPMA_TEST_NO_FOLDER names
+// exists, the next opening of the folder "fenced" fails, and removes the file. While the file that
+// RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made, and while the one of
+// RPMA_TEST_NO_FILE exists, the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the
+// next pread of a block; that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names
+// exists, file systems cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much
+// room there is, and while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy.
+// With RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -175,6 +175,7 @@ EXPORTED int openat(int folder, const char *path, int flags, ...) {
 }
 
 EXPORTED int fallocate(int fd, int mode, off_t offset, off_t length) {
+    wait_for_the_disk("RPMA_TEST_SLOW_ALLOCATION");
     if (exists("RPMA_TEST_NO_ALLOCATION")) {
         errno = EOPNOTSUPP;
         return -1;

@@ -212,7 +212,8 @@ pulled first
 stop_server
 unset RPMA_TEST_FILE_SYSTEM
 
-# A look at the files of one name is slow: a list waits for it, and nobody else does. A status tells what is known.
+# Storage does not open the files of one name: a list waits for it, a pull is told so, a push that is cut off ends, and nobody
+# else waits. A status tells what is known.
 start_server store
 push first "$address/slow"
 push first "$address/hurt"
@@ -222,11 +223,27 @@ export RPMA_TEST_SLOW_NAME=$work/slow_name
 stop_server
 rm slow_name # it opens each name at its start
 start_server store
+mkfifo source
+"$rpma" push - "$address/slow" <source >stdout 2>stderr &
+pusher=$!
+helpers+=($pusher)
+exec {input}>source
+rm source
+until grep -q '^pushes *slow from 127.0.0.1' stdout; do
+    bounded "$rpma" status "$address" >stdout 2>stderr || true
+done
 mkfifo slow_name
 "$rpma" list "$address" >listed 2>stderr &
 lister=$!
 helpers+=($lister)
 exec {disk}>slow_name
+"$rpma" pull "$address/slow" slow_got >slow.out 2>slow.err &
+puller=$!
+helpers+=($puller)
+kill -KILL $pusher
+wait $pusher 2>/dev/null || true
+exec {input}>&-
+until grep -q 'a push from 127.0.0.1 ended without a commit: .*; slow still has content [0-9]*$' server.err; do :; done
 refused_with 6 'hurt: content 1 ' "$rpma" status "$address"
 grep -q '^holds *4 names' stdout && grep -q '^room *unknown$' stdout || die "the status: $(cat stdout)"
 push second "$address/other"
@@ -237,10 +254,33 @@ for told in '"free_bytes":null' '"kind":"damaged"' '"kind":"slow"' 'storage has 
     grep -qF "$told" stdout || die "expected $told: $(cat stdout)"
 done
 kill -0 $lister || die "the list did not wait: $(cat listed)"
+code=0
+wait $puller || code=$?
+# On a slow machine the answer may come too late for it.
+case $code in
+6) grep -q 'storage has not opened it for 5 seconds$' slow.err ;;
+*) [ $code -eq 7 ] && grep -q 'no answer' slow.err ;;
+esac || die "the pull of the slow name ended with $code: $(cat slow.err)"
+grep -q 'refused a client from 127.0.0.1: storage has not opened it for' server.err || die "the server does not say it"
 rm slow_name
 exec {disk}>&-
 wait $lister || die "the list"
 grep -q '^slow *1 ' listed || die "expected the slow name: $(cat listed)"
+stop_server
+
+# Storage does not make the file in which clients measure: nobody else waits for that.
+export RPMA_TEST_SLOW_ALLOCATION=$work/slow_allocation
+start_server store
+unset RPMA_TEST_SLOW_ALLOCATION
+mkfifo slow_allocation
+"$peer" measure_and_leave 127.0.0.1 "$port" >stdout 2>measured.err &
+measurer=$!
+helpers+=($measurer)
+exec {disk}>slow_allocation
+pulled first "$address/slow"
+rm slow_allocation
+exec {disk}>&-
+wait $measurer || [ -s measured.err ] || die "measure_and_leave" # its time may have ended
 stop_server
 
 # The end of the memory of a large push, whose client is gone, is slow: nobody else waits for it.

@@ -133,6 +133,21 @@ private:
         Connection connection;
         PerfClient perf;
     };
+    // What storage has opened for a client that asks to connect.
+    struct Opened {
+        Outcome<Download> download = Download{};
+        Outcome<std::pair<Tag, std::uint64_t>> newest_tag;
+        Outcome<> measured;
+    };
+    // A client that asks to connect, and waits until storage has opened what it wants.
+    struct Arrival {
+        Client client;
+        ConnectionRequest request;
+        Hello hello;
+        Clock::time_point since;
+        std::shared_ptr<Opened> opened;
+        bool may_be_out = false;  // the files of TLS have been read again since it came
+    };
     enum class Awaited : std::uint32_t { Signal, Storage, Port, Event, Message };
 
     [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
@@ -149,7 +164,13 @@ private:
     void end_unknown();
     void take_request(Port &port);
     void admit(Client client, ConnectionRequest request, const Hello &hello);
-    [[nodiscard]] Offer answer(const Hello &hello, rpma_conn_req *request, Client &client);
+    void open(Arrival arrival);
+    void finish_opening(Storage::Job &job);
+    [[nodiscard]] Clock::duration refuse_late_arrivals();
+    void accept(Arrival arrival, const Offer &offer);
+    [[nodiscard]] Offer refuse(const Client &client, Status status, const std::string &reason) const;
+    [[nodiscard]] std::optional<Offer> refusal(Arrival &arrival) const;
+    [[nodiscard]] Offer answer(Arrival &arrival);
     [[nodiscard]] std::string why_not(Mode mode, const rpma_conn_req *request,
                                       const std::string &identity) const;
     [[nodiscard]] Health health() const;
@@ -160,7 +181,7 @@ private:
     [[nodiscard]] std::string why_follows(Mode mode) const;
     [[nodiscard]] int pusher_of(const std::string &name) const;
     void make_room_for_refused();
-    [[nodiscard]] Outcome<Offer> offer(const Hello &hello, rpma_conn_req *request, Client &client);
+    [[nodiscard]] Outcome<Offer> offer(Arrival &arrival);
     [[nodiscard]] static Outcome<> give(rpma_conn_req *request, Client &client, const Memory &memory,
                                         int usage, Offer &offer);
     [[nodiscard]] Outcome<> prepare_messages(rpma_conn_req *request, Client &client) const;
@@ -198,7 +219,8 @@ private:
     std::vector<std::unique_ptr<Port>> ports_;
     Storage storage_;  // ends before the devices of the ports, whose memory it may hold
     base::Fd epoll_;
-    std::unordered_map<int, Client> clients_;  // by the fd of the connection's events
+    std::unordered_map<int, Client> clients_;    // by the fd of the connection's events
+    std::map<std::uint64_t, Arrival> arrivals_;  // by the client's number
     std::deque<int> unread_;  // fds of clients that may have more messages, each once, in turn
     std::uint64_t last_number_ = 0;
     // The fds of the clients that push, by name. At most one client pushes each, because the next one would

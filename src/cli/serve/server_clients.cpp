@@ -17,6 +17,10 @@ namespace cli {
 
 namespace {
 
+// A client waits so long until storage has opened what it wants, where that is not read. Its device waits
+// longer for an answer.
+constexpr auto longest_opening = std::chrono::seconds{5};
+
 std::string host_of(const sockaddr_storage &address) {
     std::array<char, NI_MAXHOST> text{};
     if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), base::length_of(address), text.data(),
@@ -95,16 +99,22 @@ std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::
     return limits_.permissions.why_not(mode, identity);
 }
 
-// Returns the reason why no more clients are admitted from where this one is; empty when they are.
+// Returns the reason why no more clients are admitted from where this one is; empty when they are. Those for
+// which storage opens something have their places.
 std::string Server::why_full(const Client &client) const {
-    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
-    if (std::cmp_greater_equal(std::ranges::count_if(clients_, admitted), limits_.clients)) {
+    std::size_t all = arrivals_.size();
+    std::size_t same = 0;
+    for (const auto &[number, arrival] : arrivals_) {
+        same += arrival.client.origin == client.origin ? 1 : 0;
+    }
+    for (const auto &[fd, other] : clients_) {
+        all += other.admitted ? 1 : 0;
+        same += other.admitted && other.origin == client.origin ? 1 : 0;
+    }
+    if (all >= limits_.clients) {
         return fmt::format("{} clients are connected, no more are taken", limits_.clients);
     }
-    const auto same = [&](const auto &entry) {
-        return entry.second.admitted && entry.second.origin == client.origin;
-    };
-    if (std::cmp_greater_equal(std::ranges::count_if(clients_, same), limits_.clients_per_origin)) {
+    if (same >= limits_.clients_per_origin) {
         return fmt::format("{} clients from {}{} are connected, no more are taken from there",
                            limits_.clients_per_origin, client.who.host,
                            client.who.host.contains(':') ? " and its network of 64 bits" : "");
@@ -154,44 +164,50 @@ std::string Server::why_busy(const std::string &name) const {
                        seconds_since(pusher.begun));
 }
 
-Offer Server::answer(const Hello &hello, rpma_conn_req *request, Client &client) {
-    const auto refuse = [&](Status status, const std::string &reason) {
-        if (status != Status::Version && status != Status::Busy) {
-            tell(ServerEvent::Kind::Refused, client.who,
-                 fmt::format("refused a client from {}: {}", client.who.text(), reason));
-        }
-        return Offer{.status = status, .reason = reason};
-    };
+Offer Server::refuse(const Client &client, Status status, const std::string &reason) const {
+    if (status != Status::Version && status != Status::Busy) {
+        tell(ServerEvent::Kind::Refused, client.who,
+             fmt::format("refused a client from {}: {}", client.who.text(), reason));
+    }
+    return Offer{.status = status, .reason = reason};
+}
+
+// Returns why the client is not admitted, as far as that shows without a look at a file; nothing otherwise.
+std::optional<Offer> Server::refusal(Arrival &arrival) const {
+    Client &client = arrival.client;
+    const Hello &hello = arrival.hello;
     if (hello.version != protocol_version) {
-        return refuse(Status::Version, {});
+        return refuse(client, Status::Version, {});
     }
     const char *identity = nullptr;
-    (void)rpma_conn_req_get_identity(request, &identity);
+    (void)rpma_conn_req_get_identity(arrival.request.get(), &identity);
     client.who.identity = identity != nullptr ? identity : "";
-    if (const std::string why = why_not(hello.mode, request, client.who.identity); !why.empty()) {
-        return refuse(Status::Limit, why);
+    if (const std::string why = why_not(hello.mode, arrival.request.get(), client.who.identity);
+        !why.empty()) {
+        return refuse(client, Status::Limit, why);
     }
     // A client that asks for the status takes no place.
     if (const std::string full = why_full(client); !full.empty() && hello.mode != Mode::Status) {
-        return refuse(Status::Full, full);
+        return refuse(client, Status::Full, full);
     }
     if (const std::string why = why_follows(hello.mode); !why.empty()) {
-        return refuse(Status::Failed, why);
+        return refuse(client, Status::Failed, why);
     }
     if (hello.mode == Mode::Push || hello.mode == Mode::MeasureDurable) {
         const std::string busy = hello.mode == Mode::Push ? why_busy(hello.name) : "";
         if (!busy.empty()) {
-            return refuse(Status::Busy, busy);
+            return refuse(client, Status::Busy, busy);
         }
         if (const std::string why = why_no_push(); !why.empty()) {
-            return refuse(Status::Failed, why);
+            return refuse(client, Status::Failed, why);
         }
     }
-    auto offered = offer(hello, request, client);
-    if (!offered) {
-        return refuse(Status::Failed, offered.error().text);
-    }
-    return *std::move(offered);
+    return std::nullopt;
+}
+
+Offer Server::answer(Arrival &arrival) {
+    auto offered = offer(arrival);
+    return offered ? *std::move(offered) : refuse(arrival.client, Status::Failed, offered.error().text);
 }
 
 // Returns the server's part of the status.
@@ -237,13 +253,19 @@ void Server::tell_of_storage(Health &health) const {
     }
 }
 
-Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client &client) {
+Outcome<Offer> Server::offer(Arrival &arrival) {
+    const Hello &hello = arrival.hello;
+    Client &client = arrival.client;
+    rpma_conn_req *const request = arrival.request.get();
     Port &port = *client.port;
     Offer offer{.durability = durability_,
                 .capacity = store_.capacity(),
                 .peer_configuration = peer_configuration_,
                 .instance = instance_};
     if (hello.mode == Mode::Measure || hello.mode == Mode::MeasureDurable) {
+        if (arrival.opened) {
+            TRY(arrival.opened->measured);
+        }
         // A flush of a copy makes nothing durable.
         offer.durability = store_.is_copied() ? Durability::None : durability_;
         client.perf = TRY(port.perf.admit(hello, request, client.area, offer));
@@ -266,13 +288,13 @@ Outcome<Offer> Server::offer(const Hello &hello, rpma_conn_req *request, Client 
         return failed("{} has no content {}", store_.text(), hello.name);
     }
     if (hello.mode == Mode::Tag) {
-        std::tie(offer.tag, offer.sequence) = TRY(store_.newest_tag(hello.name));
+        std::tie(offer.tag, offer.sequence) = TRY(arrival.opened->newest_tag);
         return offer;
     }
     if (hello.mode == Mode::List || hello.mode == Mode::Status) {
         return offer;
     }
-    const Download download = TRY(store_.download(hello.name, hello.sequence));
+    const Download download = TRY(std::move(arrival.opened->download));
     metrics_.pulled(download.content.length);
     client.sequence = download.content.sequence;
     offer.sequence = download.content.sequence;
@@ -355,21 +377,100 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
         BASE_LOG_PEER(Warning, "%s", prepared.error().text.c_str());
         return;
     }
-    const Offer offer = answer(hello, request.get(), client);
-    client.tells = offer.status == Status::Ok && hello.mode == Mode::Status;
+    Arrival arrival{.client = std::move(client),
+                    .request = std::move(request),
+                    .hello = hello,
+                    .since = Clock::now(),
+                    .opened = nullptr};
+    if (const auto refused = refusal(arrival)) {
+        return accept(std::move(arrival), *refused);
+    }
+    if (hello.mode == Mode::Pull || hello.mode == Mode::Tag || hello.mode == Mode::MeasureDurable) {
+        return open(std::move(arrival));
+    }
+    const Offer offer = answer(arrival);
+    accept(std::move(arrival), offer);
+}
+
+// Has storage open what the client wants.
+void Server::open(Arrival arrival) {
+    const Client &client = arrival.client;
+    const std::uint64_t number = client.number;
+    arrival.opened = std::make_shared<Opened>();
+    Storage::Job job{number, 0, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
+    job.kind = Storage::Kind::Open;
+    job.open = [&store = store_, hello = arrival.hello, opened = arrival.opened] {
+        if (hello.mode == Mode::Pull) {
+            opened->download = store.download(hello.name, hello.sequence);
+        } else if (hello.mode == Mode::Tag) {
+            opened->newest_tag = store.newest_tag(hello.name);
+        } else if (const auto measured = store.measured(); !measured) {
+            opened->measured = std::unexpected{measured.error()};
+        }
+    };
+    arrivals_.emplace(number, std::move(arrival));
+    storage_.submit(std::move(job));
+}
+
+// Accepts the client for which storage has opened something. What the server takes may have changed since it
+// came.
+void Server::finish_opening(Storage::Job &job) {
+    const auto found = arrivals_.find(job.client);
+    if (found == arrivals_.end()) {
+        return storage_.submit_release(std::move(job));  // it may have large memory
+    }
+    Arrival arrival = std::move(found->second);
+    arrivals_.erase(found);
+    if (const auto refused = refusal(arrival)) {
+        return accept(std::move(arrival), *refused);
+    }
+    const Offer offer = answer(arrival);
+    accept(std::move(arrival), offer);
+}
+
+// Refuses those that have waited long enough for storage, and returns the time until the next has.
+Server::Clock::duration Server::refuse_late_arrivals() {
+    const auto now = Clock::now();
+    const std::chrono::seconds patience = store_.is_copied() ? limits_.idle : longest_opening;
+    while (!arrivals_.empty()) {
+        const auto oldest = arrivals_.begin();
+        if (const auto left = oldest->second.since + patience - now; left > Clock::duration::zero()) {
+            return left;
+        }
+        Arrival arrival = std::move(oldest->second);
+        arrivals_.erase(oldest);
+        storage_.cancel(arrival.client.number);
+        const Offer offer = refuse(arrival.client, Status::Failed,
+                                   fmt::format("storage has not opened it for {} seconds", patience.count()));
+        accept(std::move(arrival), offer);
+    }
+    return Clock::duration::max();
+}
+
+void Server::accept(Arrival arrival, const Offer &offer) {
+    Client client = std::move(arrival.client);
+    const Mode mode = arrival.hello.mode;
+    client.tells = offer.status == Status::Ok && mode == Mode::Status;
     client.admitted = offer.status == Status::Ok && !client.tells;
     if (!client.admitted) {
         make_room_for_refused();
     }
     OfferBytes bytes = encode_offer(offer);
     const rpma_conn_private_data data{bytes.data(), sizeof(bytes)};
-    rpma_conn_req *consumed = request.release();
+    rpma_conn_req *consumed = arrival.request.release();
     rpma_conn *accepted = nullptr;
     if (const int result = rpma_conn_req_connect(&consumed, &data, &accepted); result != 0) {
         BASE_LOG_PEER(Warning, "cannot accept a client%s", reason_of(result).c_str());
         return;
     }
     client.connection.reset(accepted);
+    bool known = true;
+    if (arrival.may_be_out && (rpma_conn_check_identity(accepted, &known) != 0 || !known)) {
+        tell(ServerEvent::Kind::Dropped, client.who,
+             fmt::format("dropped a client from {}: the identity {} is not let in any more",
+                         client.who.text(), client.who.identity));
+        return;
+    }
     int fd = -1;
     (void)rpma_conn_get_event_fd(accepted, &fd);
     auto watched = watch(fd, Awaited::Event, static_cast<std::size_t>(fd));
@@ -384,8 +485,8 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
         BASE_LOG_PEER(Warning, "%s", watched.error().text.c_str());
         return;
     }
-    if (hello.mode == Mode::Push && client.admitted) {
-        pushers_.emplace(hello.name, fd);
+    if (mode == Mode::Push && client.admitted) {
+        pushers_.emplace(arrival.hello.name, fd);
     }
     clients_.emplace(fd, std::move(client));
 }

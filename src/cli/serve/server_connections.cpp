@@ -181,7 +181,7 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
     client.look_place = place;
     Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
     job.waits = !lists;
-    job.only_looks = !pushes;
+    job.kind = pushes ? Storage::Kind::Push : Storage::Kind::Look;
     if (pushes) {
         job.look = [upload = client.upload, length = request.length,
                     resumes = request.offset == look_to_resume] {
@@ -290,6 +290,9 @@ void Server::tell_verdict(const Storage::Job &job) const {
 }
 
 void Server::finish(Storage::Job &job) {
+    if (job.open) {
+        return finish_opening(job);
+    }
     const Ask ask = job.request.ask;
     const bool done = job.answer.verdict == Verdict::Done;
     const auto is_failure =
@@ -412,7 +415,7 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
         }
     }
     std::erase(unread_, fd);
-    storage_.cancel_look(client.number);
+    storage_.cancel(client.number);
     Client &gone = found->second;
     Storage::Job left{gone.number, 0,
                       gone.origin, {},
@@ -427,6 +430,9 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
 // A file that cannot be used ends no connection: an administrator may be about to write it. It lets nobody in
 // either, because whoever takes a key out of a file expects that it is out.
 void Server::end_unknown() {
+    for (auto &[number, arrival] : arrivals_) {
+        arrival.may_be_out = !arrival.client.who.identity.empty();
+    }
     std::vector<int> asked;
     std::vector<const rpma_conn *> connections;
     for (const auto &[fd, client] : clients_) {
@@ -496,7 +502,7 @@ Server::Clock::time_point Server::last_active(const Client &client) const {
 // A monitor gets an answer also while storage does not give one: what is known without a look at a file.
 void Server::answer_without_look(int fd) {
     Client &client = clients_.at(fd);
-    storage_.cancel_look(client.number);
+    storage_.cancel(client.number);
     Health told = health();
     store_.tell_known(told);
     told.reasons.push_back(
@@ -535,7 +541,7 @@ Server::Clock::duration Server::answer_late_looks() {
 
 // Returns for how many milliseconds no client is late; -1 means for ever.
 int Server::drop_late() {
-    auto next = answer_late_looks();
+    auto next = std::min(answer_late_looks(), refuse_late_arrivals());
     const auto now = Clock::now();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
@@ -555,8 +561,9 @@ int Server::drop_late() {
                                                     : "did nothing",
                         std::chrono::floor<std::chrono::seconds>(patience(client)).count()));
     }
-    return clients_.empty() ? -1
-                            : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
+    return next == Clock::duration::max()
+               ? -1
+               : static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next).count());
 }
 
 }  // namespace cli

@@ -24,6 +24,7 @@ void release(Storage::Job &job) {
     job.regions.clear();
     job.memory = {};
     job.look = nullptr;
+    job.open = nullptr;
     if (job.upload) {
         job.upload->retire();
     }
@@ -35,6 +36,10 @@ void release(Storage::Job &job) {
 Answer answer(Storage::Job &job) {
     if (job.releases) {
         release(job);
+        return {};
+    }
+    if (job.open) {
+        job.open();
         return {};
     }
     const Request &request = job.request;
@@ -82,10 +87,11 @@ Outcome<> Storage::start() {
     if (!done_event_) {
         return failed("eventfd: {}", errno_text(errno));
     }
-    while (threads_.size() < most_threads) {
-        threads_.push_back(TRY(start_thread([this] { run(Takes::All); })));
+    for (const Kind kind : {Kind::Push, Kind::Open, Kind::Look}) {
+        for (std::size_t started = 0; started < threads_of_kind; ++started) {
+            threads_.push_back(TRY(start_thread([this, kind] { run(kind); })));
+        }
     }
-    threads_.push_back(TRY(start_thread([this] { run(Takes::Looks); })));
     return {};
 }
 
@@ -108,17 +114,18 @@ void Storage::submit(Job job) {
         job.number = ++last_number_;
         jobs_.push_back(std::move(job));
     }
-    wake_.notify_all();  // one of the threads takes looks alone
+    wake_.notify_all();  // only the threads of its kind take it
 }
 
 void Storage::submit_release(Job job) {
     job.releases = true;
+    job.kind = Kind::Push;  // those that need room wait for it, so it waits for no look
     submit(std::move(job));
 }
 
-void Storage::cancel_look(std::uint64_t client) {
+void Storage::cancel(std::uint64_t client) {
     const base::Lock lock{mutex_};
-    std::erase_if(jobs_, [client](const Job &job) { return job.client == client && job.look; });
+    std::erase_if(jobs_, [client](const Job &job) { return job.client == client && (job.look || job.open); });
 }
 
 std::vector<Storage::Job> Storage::take_done() {
@@ -169,26 +176,27 @@ std::optional<Storage::Begun> Storage::oldest() const {
     return oldest;
 }
 
-// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way. A
-// job that waits has the later ones of its client wait too.
-std::deque<Storage::Job>::iterator Storage::next(Takes takes) {
+// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way
+// among those of the kind. A job that waits has the later ones of its client wait too.
+std::deque<Storage::Job>::iterator Storage::next(Kind kind) {
     auto best = jobs_.end();
-    std::ptrdiff_t fewest = takes == Takes::Looks ? most_threads + 1 : most_threads - 1;
+    std::ptrdiff_t fewest = threads_of_kind - 1;
     const std::uint64_t release = first_release();
     const std::uint64_t soon = first_release_that_can_begin();
     std::vector<std::uint64_t> waiting;  // clients
     for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-        if (job->waits && job->number > (job->only_looks ? soon : release)) {
+        if (job->waits && job->number > (job->kind == Kind::Look ? soon : release)) {
             waiting.push_back(job->client);
         }
-        if (takes == Takes::Looks && !job->only_looks) {
+        if (job->kind != kind) {
             continue;
         }
         if (std::ranges::find(waiting, job->client) != waiting.end() ||
             std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
             continue;
         }
-        const auto of_origin = std::ranges::count(under_way_, job->origin, &UnderWay::origin);
+        const auto of_origin = std::ranges::count_if(
+            under_way_, [&](const UnderWay &one) { return one.origin == job->origin && one.kind == kind; });
         if (of_origin < fewest) {
             fewest = of_origin;
             best = job;
@@ -197,13 +205,13 @@ std::deque<Storage::Job>::iterator Storage::next(Takes takes) {
     return best;
 }
 
-void Storage::run(Takes takes) {
+void Storage::run(Kind kind) {
     const base::Lock lock{mutex_};
     while (true) {
-        auto found = next(takes);
+        auto found = next(kind);
         while (!stopping_ && found == jobs_.end()) {
             wake_.wait(mutex_);
-            found = next(takes);
+            found = next(kind);
         }
         if (stopping_) {
             return;
@@ -215,6 +223,7 @@ void Storage::run(Takes takes) {
                               .origin = job.origin,
                               .number = job.number,
                               .releases = job.releases,
+                              .kind = job.kind,
                               .begun = job.upload ? std::optional<Begun>{{job.upload->name(), job.who, begun}}
                                                   : std::nullopt});
         const bool frees_more = first_release() < job.number;

@@ -25,8 +25,11 @@ namespace cli {
 // One thread calls it.
 class Storage {
 public:
-    // A client has asked for room, to store, or to commit; or there is something to look at for it; or it is
-    // gone.
+    // Each kind has threads of its own, so that none waits for the other: what a push asks for, with all that
+    // changes the store; the opening of one content for a client; and a look at the files of many names.
+    enum class Kind : std::uint8_t { Push, Open, Look };
+    // A client has asked for room, to store, or to commit; or there is something to open or to look at for
+    // it; or it is gone.
     struct Job {
         std::uint64_t client;  // this and the next are the caller's
         std::uint64_t place;
@@ -40,14 +43,14 @@ public:
         std::span<const std::byte> first{};   // of a Store: the bytes
         std::span<const std::byte> rest{};    // and those behind them
         std::function<std::string()> look{};  // of a Look: makes the text
+        std::function<void()> open{};         // of Kind::Open
         Answer answer{};                      // set when the job is done
         Memory memory{};                      // of a Look that is done; the window of a Store
         double seconds = 0;                   // how long storage took
         bool releases = false;                // what submit_release() has made
         // For earlier releases: a job that has found no room, and a look that tells how much there is.
         bool waits = false;
-        // It is a look of a client that only looks, for which one more thread is there.
-        bool only_looks = false;
+        Kind kind = Kind::Push;
         std::uint64_t number = 0;  // of its submission
         // NOLINTEND(readability-redundant-member-init)
     };
@@ -62,13 +65,13 @@ public:
     // Returns a descriptor that is readable from the end of a job until it is taken.
     [[nodiscard]] int fd() const { return done_event_.get(); }
     // Adds a job. Jobs of a client are done in the order of these calls, and those of several at once. One
-    // thread is left to other origins, however many jobs an origin has.
+    // thread of each kind is left to other origins, however many jobs an origin has.
     void submit(Job job);
     // Frees what a client that is gone had, or removes what its commit has made superfluous, after its other
     // jobs. A job that is submitted later, and finds no room, waits for it and tries again.
     void submit_release(Job job);
-    // Drops a look for a client if it has not begun.
-    void cancel_look(std::uint64_t client);
+    // Drops what there is to open or to look at for a client, if that has not begun.
+    void cancel(std::uint64_t client);
     [[nodiscard]] std::vector<Job> take_done();
     // Gives a job a text as what its look has made.
     static void give_text(Job &job, std::string_view text);
@@ -84,11 +87,10 @@ public:
     [[nodiscard]] std::optional<Begun> oldest() const;
 
 private:
-    static constexpr std::size_t most_threads = 4;  // beside the one that only takes looks
+    static constexpr std::size_t threads_of_kind = 4;
 
-    enum class Takes : bool { All, Looks };
-    void run(Takes takes);
-    [[nodiscard]] std::deque<Job>::iterator next(Takes takes) REQUIRES(mutex_);
+    void run(Kind kind);
+    [[nodiscard]] std::deque<Job>::iterator next(Kind kind) REQUIRES(mutex_);
     [[nodiscard]] std::uint64_t first_release() const REQUIRES(mutex_);
     [[nodiscard]] std::uint64_t first_release_that_can_begin() const REQUIRES(mutex_);
 
@@ -101,6 +103,7 @@ private:
         base::Origin origin;
         std::uint64_t number;
         bool releases;
+        Kind kind;
         std::optional<Begun> begun;  // of a push
     };
     std::vector<UnderWay> under_way_ GUARDED_BY(mutex_);

@@ -378,20 +378,31 @@ Store::Fault Store::known_fault_of(const std::string &name, std::uint64_t sequen
     return found != damage_.end() ? Fault{"damaged", found->second} : Fault{};
 }
 
-// Returns the fault of a content's file, without a look at its bytes; empty without one.
+// Returns the fault of a content, without a look at its bytes; empty without one.
 Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
     if (Fault known = known_fault_of(name, sequence, entry); !known.text.empty()) {
         return known;
     }
+    Fault found = fault_of_file(name, sequence, entry.note);
+    const base::Lock lock{damage_mutex_};
+    if (found.text.empty()) {
+        seen_.erase({name, sequence});
+    } else {
+        seen_[{name, sequence}] = found.text;
+    }
+    return found;
+}
+
+Store::Fault Store::fault_of_file(const std::string &name, std::uint64_t sequence, const Note &note) const {
     const auto file = open_content(folder_.get(), name, sequence);
     struct stat status{};
     if (!file || fstat(file->get(), &status) != 0) {
         const std::string text = file ? "cannot be read" : file.error().text;
         return {text == was_deleted ? "deleted" : "damaged", text};
     }
-    if (std::cmp_not_equal(status.st_size, entry.note.length)) {
-        return {std::cmp_less(status.st_size, entry.note.length) ? "truncated" : "damaged",
-                fmt::format("has {} bytes (expected {})", status.st_size, entry.note.length)};
+    if (std::cmp_not_equal(status.st_size, note.length)) {
+        return {std::cmp_less(status.st_size, note.length) ? "truncated" : "damaged",
+                fmt::format("has {} bytes (expected {})", status.st_size, note.length)};
     }
     return {};
 }
@@ -424,6 +435,7 @@ std::uint64_t Store::capacity() const {
 }
 
 Outcome<std::span<std::byte>> Store::measured() {
+    const base::Lock lock{measured_mutex_};
     if (!measured_) {
         if (const int error = allocate(measured_file_.get(), page_size, measured_size); error != 0) {
             return failed("{}: cannot allocate {} bytes to measure in: {}", text(), measured_size,
@@ -538,7 +550,12 @@ std::string Store::what_stays(const std::string &name) const {
         return fmt::format("{} still has no content", name);
     }
     const auto &[sequence, entry] = *found->second.contents.rbegin();
-    const std::string fault = fault_of(name, sequence, entry).text;
+    std::string fault = known_fault_of(name, sequence, entry).text;
+    if (fault.empty()) {
+        const base::Lock damage_lock{damage_mutex_};
+        const auto seen = seen_.find({name, sequence});
+        fault = seen != seen_.end() ? seen->second : "";
+    }
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
@@ -555,7 +572,7 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
     if (found != names_.end() && !found->second.unread.empty()) {
         return failed("{}: {}", name, found->second.unread);
     }
-    StoreUpload::Options options{found == names_.end(), 0, {}, {}, true, true, {}};
+    StoreUpload::Options options{found == names_.end(), 0, {}, {}, 0, true, true, {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -578,7 +595,8 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
         }
         if (const auto tagged = found->second.tagged(); tagged != contents.end()) {
             options.tagged = tagged->second.note;
-            options.is_whole = fault_of(name, tagged->first, tagged->second).text.empty();
+            options.tagged_sequence = tagged->first;
+            options.is_whole = known_fault_of(name, tagged->first, tagged->second).text.empty();
         }
         const std::size_t stay = options_.keep - 1;
         for (auto entry = contents.begin();
@@ -616,6 +634,8 @@ Content Store::committed(const Upload &upload) {
         if (name.contents.contains(gone)) {
             space_->give_back(name.own_bytes(gone));
             name.contents.erase(gone);
+            const base::Lock damage_lock{damage_mutex_};
+            seen_.erase({done.name(), gone});
         }
     }
     return {sequence, done.note().length, done.note().checksum};
@@ -650,7 +670,7 @@ std::optional<Store::Name> Store::contents_of(const std::string &name) const {
     return found != names_.end() ? std::optional{found->second} : std::nullopt;
 }
 
-Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) {
+Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) const {
     const auto known = contents_of(name);
     if (known && !known->unread.empty()) {
         return failed("{}: {}", name, known->unread);

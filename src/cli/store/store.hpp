@@ -107,7 +107,8 @@ public:
     [[nodiscard]] bool is_copied() const { return is_copied_; }
     // Returns memory of a file of the store, in which nobody writes.
     [[nodiscard]] std::span<std::byte> sample() const { return sample_.bytes(); }
-    // Returns memory of a file of the store, or a copy, in which clients may measure flushes.
+    // Returns memory of a file of the store, or a copy, in which clients may measure flushes. The first call
+    // allocates it. Any thread may call it.
     [[nodiscard]] Outcome<std::span<std::byte>> measured();
 
     // Fills in the store's part. Looks at a file of each name, in any thread.
@@ -121,10 +122,11 @@ public:
     [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
     // Returns why no push is taken; empty when one is.
     [[nodiscard]] std::string why_no_push() const;
-    // Returns the content that stays after a push without a commit, for a message.
+    // Returns the content that stays after a push without a commit, for a message, with the fault that the
+    // last look at its file found. Looks at no file.
     [[nodiscard]] std::string what_stays(const std::string &name) const;
 
-    // The upload of another name may be committed meanwhile, and not one of the same name.
+    // The upload of another name may be committed meanwhile, and not one of the same name. Looks at no file.
     [[nodiscard]] Outcome<std::unique_ptr<Upload>> upload(const std::string &name) {
         return open_upload(name, 0);
     }
@@ -141,7 +143,7 @@ public:
     // push has a file of its own, so only an error of the device itself concerns the next one.
     [[nodiscard]] bool is_fatal(int error) const;
     // Returns the newest tag of a name, and the sequence of its content; both 0 without one. Fails when the
-    // tag of a content cannot be read.
+    // tag of a content cannot be read. Looks at a file, in any thread.
     [[nodiscard]] Outcome<std::pair<Tag, std::uint64_t>> newest_tag(const std::string &name) const;
     // Returns the newest content of a name as it was committed, without a look at its file. Its sequence is 0
     // when there is none. Any thread may call it.
@@ -149,8 +151,8 @@ public:
     // Returns the checksums of a content's blocks as text (cli/protocol/blocks); empty without them. Any
     // thread may call it.
     [[nodiscard]] std::string blocks(const std::string &name, std::uint64_t sequence) const;
-    // A sequence of 0 means the newest content.
-    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence);
+    // A sequence of 0 means the newest content. Opens it, in any thread.
+    [[nodiscard]] Outcome<Download> download(const std::string &name, std::uint64_t sequence) const;
     // Returns a list of the contents (cli/protocol/note); an empty name means all. Looks at each file, in any
     // thread.
     [[nodiscard]] std::string list(const std::string &name) const;
@@ -187,6 +189,8 @@ private:
     [[nodiscard]] Fault known_fault_of(const std::string &name, std::uint64_t sequence,
                                        const Entry &entry) const;
     [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
+    [[nodiscard]] Fault fault_of_file(const std::string &name, std::uint64_t sequence,
+                                      const Note &note) const;
     // Tells what is known, with the fault of each newest content as `fault` finds it. Returns the largest
     // length of these contents.
     std::uint64_t tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
@@ -209,12 +213,15 @@ private:
     mutable base::Mutex damage_mutex_;
     // The check of the bytes has found these faults, by name and sequence.
     std::map<std::pair<std::string, std::uint64_t>, std::string> damage_ GUARDED_BY(damage_mutex_);
+    // And the last look at their files these.
+    mutable std::map<std::pair<std::string, std::uint64_t>, std::string> seen_ GUARDED_BY(damage_mutex_);
     std::atomic<bool> stopping_{false};  // relaxed, as the next two: it publishes nothing else
     std::atomic<std::uint64_t> checked_bytes_{0};
     std::atomic<std::uint64_t> checks_{0};
     std::thread check_;
     Mapping sample_;
-    Mapping measured_;  // once a client measures
+    base::Mutex measured_mutex_;
+    Mapping measured_ GUARDED_BY(measured_mutex_);  // once a client measures
 };
 
 }  // namespace cli

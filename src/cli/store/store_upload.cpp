@@ -363,6 +363,14 @@ void StoreUpload::start_write_back() {
     }
 }
 
+// Returns whether the content of the newest tag is there, as far as that shows without a look at its bytes.
+bool StoreUpload::has_tagged() const {
+    const auto file =
+        options_.is_whole ? open_content(store_.get(), name(), options_.tagged_sequence) : failed("{}", "");
+    struct stat status{};
+    return file && fstat(file->get(), &status) == 0 && std::cmp_equal(status.st_size, options_.tagged.length);
+}
+
 // No other push of the name commits while this one is under way, so the newest tag stays. A content whose
 // file is damaged may come again.
 Answer StoreUpload::take_tag(const Tag &tag, const Request &request) {
@@ -370,7 +378,7 @@ Answer StoreUpload::take_tag(const Tag &tag, const Request &request) {
     if (tag == newest.tag && (request.length != newest.length || request.checksum != newest.checksum)) {
         return {Verdict::Different};
     }
-    if (tag < newest.tag || (tag == newest.tag && options_.is_whole)) {
+    if (tag < newest.tag || (tag == newest.tag && has_tagged())) {
         return {Verdict::Newer, tag == newest.tag ? EEXIST : 0, newest.tag.epoch};
     }
     tag_ = tag;

@@ -46,7 +46,8 @@ public:
         std::uint64_t newest;                // the content before this one; 0 without one
         std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
         Note tagged;                         // that of the newest tag, if there is one
-        bool is_whole;                       // as far as is known, its file is good
+        std::uint64_t tagged_sequence;       // of its content
+        bool is_whole;                       // as far as is known without a look at its file, that is good
         bool newest_is_good;                 // as far as is known without a look at its file
         // Takes what is wrong with the newest content. Any thread may call it.
         std::function<void(const std::string &)> tell_damage;
@@ -90,6 +91,7 @@ private:
     };
 
     [[nodiscard]] int make_file();
+    [[nodiscard]] bool has_tagged() const;
     [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
     [[nodiscard]] std::optional<Base> open_partial(std::uint64_t length) const;
     bool remove_partial(int folder) REQUIRES(space_->partial_mutex);

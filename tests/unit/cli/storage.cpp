@@ -133,7 +133,8 @@ void a_look_waits_for_no_push(void **) {
     }
     auto job = job_of(9, 0, nullptr, cli::Ask::Look);
     job.look = [] { return std::string{"text"}; };
-    job.waits = job.only_looks = true;
+    job.waits = true;
+    job.kind = cli::Storage::Kind::Look;
     storage.submit(std::move(job));
     assert_int_equal(done_of(storage), 1);
     assert_int_equal(held->begun, 4);
@@ -145,11 +146,52 @@ void a_look_waits_for_no_push(void **) {
     }
 }
 
+// An origin has as many looks under way as it may. Its push is done, also when it needs the room of a look
+// that is over, and so is the look of another origin.
+void a_push_waits_for_no_look(void **) {
+    constexpr std::uint64_t looks = 8;
+    std::atomic<int> begun{0};
+    std::latch held{1};
+    const auto look_of = [&](std::uint64_t client, std::uint64_t origin, std::function<std::string()> look) {
+        auto job = job_of(client, origin, nullptr, cli::Ask::Look);
+        job.look = std::move(look);
+        job.kind = cli::Storage::Kind::Look;
+        return job;
+    };
+    cli::Storage storage;
+    assert_true(storage.start().has_value());
+    for (std::uint64_t client = 0; client < looks; ++client) {
+        storage.submit(look_of(client, 1, [&] {
+            ++begun;
+            begun.notify_all();
+            held.wait();
+            return std::string{"text"};
+        }));
+    }
+    for (int now = begun; now < 3; now = begun) {
+        begun.wait(now);
+    }
+    storage.submit(job_of(looks, 1, std::make_shared<FullUpload>(), cli::Ask::Rollback));
+    assert_int_equal(done_of(storage), 1);
+    storage.submit(look_of(looks + 1, 2, [] { return std::string{"text"}; }));
+    assert_int_equal(done_of(storage), 1);
+    storage.submit_release(look_of(looks + 2, 1, [] { return std::string{}; }));
+    auto needs_room = job_of(looks + 3, 1, std::make_shared<FullUpload>(), cli::Ask::Rollback);
+    needs_room.waits = true;
+    storage.submit(std::move(needs_room));
+    assert_int_equal(done_of(storage), 1);
+    assert_int_equal(begun, 3);
+    held.count_down();
+    for (std::size_t done = 0; done < looks;) {
+        done += done_of(storage);
+    }
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(a_look_waits_for_no_push),
+        cmocka_unit_test(a_look_waits_for_no_push), cmocka_unit_test(a_push_waits_for_no_look),
         cmocka_unit_test(a_job_that_waits_for_room_comes_before_the_next_of_its_client),
         cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
