@@ -222,7 +222,7 @@ mkfifo slow_name
 export RPMA_TEST_SLOW_NAME=$work/slow_name
 stop_server
 rm slow_name # it opens each name at its start
-start_server store
+start_server store --metrics METRICS
 mkfifo source
 "$rpma" push - "$address/slow" <source >stdout 2>stderr &
 pusher=$!
@@ -254,6 +254,12 @@ for told in '"free_bytes":null' '"kind":"damaged"' '"kind":"slow"' 'storage has 
     grep -qF "$told" stdout || die "expected $told: $(cat stdout)"
 done
 kill -0 $lister || die "the list did not wait: $(cat listed)"
+for again in 1 2; do
+    scraped
+    for told in 'rpma_names 4' 'rpma_pushes_total 1' 'rpma_faults{kind="slow"} 1' 'rpma_faults{kind="damaged"} 1'; do
+        grep -qxF "$told" metrics || die "scrape $again does not tell $told: $(cat metrics)"
+    done
+done
 code=0
 wait $puller || code=$?
 # On a slow machine the answer may come too late for it.

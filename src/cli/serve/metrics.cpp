@@ -14,6 +14,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <future>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -91,10 +93,9 @@ public:
     explicit OfStore(const Store &store) : store_{store} {}
 
     [[nodiscard]] std::vector<MetricFamily> Collect() const override {
-        Health health;
-        store_.tell(health);
-        std::map<std::string, std::uint64_t> faults{
-            {"deleted", 0}, {"truncated", 0}, {"damaged", 0}, {"store", 0}, {"room", 0}};
+        const Health health = tell();
+        std::map<std::string, std::uint64_t> faults{{"deleted", 0}, {"truncated", 0}, {"damaged", 0},
+                                                    {"store", 0},   {"room", 0},      {"slow", 0}};
         for (const Reason &reason : health.reasons) {
             ++faults[reason.kind];
         }
@@ -119,7 +120,32 @@ public:
     }
 
 private:
+    // Returns what a look at the files finds; or else, when that takes long, what is known without one. A
+    // look has a thread of its own, because storage may hang, and the next one begins when it is over.
+    [[nodiscard]] Health tell() const {
+        constexpr std::chrono::seconds patience{5};
+        const auto takes = [this](std::chrono::seconds time) {
+            return look_.valid() && look_.wait_for(time) == std::future_status::timeout;
+        };
+        if (!takes({})) {
+            // Without memory for a thread this one looks.
+            look_ = std::async([&store = store_] {
+                Health found;
+                store.tell(found);
+                return found;
+            });
+            if (!takes(patience)) {
+                return look_.get();
+            }
+        }
+        Health known;
+        store_.tell_known(known);
+        known.reasons.push_back({"slow", {}, 0, {}});
+        return known;
+    }
+
     const Store &store_;
+    mutable std::future<Health> look_;  // the last one, until it has told; one request at a time has it made
 };
 
 // Tells at each request which contents a follower lacks.

@@ -27,7 +27,7 @@ public:
     // Tells also what a follower lacks, which outlives the metrics. Before listen(), in the same thread.
     void follow(const Follower &follower);
     // Serves them over HTTP at this address, which has a port, in threads of its own. Each request looks at a
-    // file of each name of the store, as the status does.
+    // file of each name of the store, as the status does. While storage hangs it tells what is known.
     [[nodiscard]] Outcome<> listen(const std::string &address);
 
     void committed(std::uint64_t bytes, double seconds);
