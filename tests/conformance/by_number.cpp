@@ -2,6 +2,7 @@
 // conformance: queue pairs that their programs connect by number: states, what a program sets, how the two
 // ends find each other, and what the end of a peer does.
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "suite.hpp"
@@ -235,15 +236,20 @@ void a_queue_pair_is_its_own_peer(void **) {
     expect_completion(end.cq, 4);
 }
 
-// The end of a peer moves nothing. A request learns of it, and everything behind is flushed.
+// The end of a peer moves nothing. A request learns of it, not before a card has tried it as often as the
+// program has set, and everything behind is flushed.
 void only_a_request_learns_of_the_peers_end(void **) {
     Pair &pair = by_number();
     expect_message(pair.a, pair.b, 1);
     assert_int_equal(post_receive(pair.a, 3, {sge(pair.a, 0, 8)}), 0);
+    const ibv_qp_attr set = query(pair.a);
+    const std::chrono::nanoseconds tries{(std::int64_t{4096} << set.timeout) * (set.retry_cnt + 1)};
     pair.b.destroy_queue_pair();
     assert_int_equal(query(pair.a).qp_state, IBV_QPS_RTS);
+    const auto posted = std::chrono::steady_clock::now();
     assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 8, 4)}), 0);
     expect_completion(pair.a.cq, 4, IBV_WC_RETRY_EXC_ERR);
+    assert_true(std::chrono::steady_clock::now() - posted >= tries);
     expect_completion(pair.a.cq, 3, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(query(pair.a).qp_state, IBV_QPS_ERR);
     assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, 8, 5)}), 0);

@@ -95,6 +95,7 @@ void QueuePair::take_down(bool going) {
         {
             const base::Lock lock{group_->mutex()};
             going_ = going;
+            group_->clear_deadline(*this);
             if (link_) {
                 sender_.send_held();
                 link = take_link();

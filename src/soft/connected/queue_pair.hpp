@@ -13,7 +13,7 @@
 //
 // Its connection has one state (transport/connection_state), which the receiver changes too:
 //     Idle ──start()──► with a link ──end()──► Draining ──finish_draining()──► Ended
-//       │                   └──lose_link()──► Lost ──a request────────────────►│
+//       │                   └──lose_link()──► Lost ──end_unanswered()─────────►│
 //       └──give_up()──────────────────────────────────────────────────────────►┘
 // Lost, and the way back from any state to Idle (reset()), are for queue pairs that a program connects by
 // number (Connector): their ibv_qp.state is what the program has set, and the end of a link alone does not
@@ -154,6 +154,7 @@ private:
     [[nodiscard]] int become_ready_to_send(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
     void reset() REQUIRES(changes_);
     void requests_wait();
+    void fail_after_tries() REQUIRES(group_->mutex());
     void end_unanswered() REQUIRES(group_->mutex());
     void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                           const ConnectionParameters &parameters, ConnectionOwner *owner)
@@ -166,7 +167,7 @@ private:
     void end_here() REQUIRES(group_->mutex());
     void end(const Broken &broken) REQUIRES(group_->mutex());
     void end(const Ending &how, ConnectionEvent event = ConnectionEvent::Breaks) REQUIRES(group_->mutex());
-    [[nodiscard]] bool lose_link(const Ending &how) REQUIRES(group_->mutex());
+    void lose_link(const Ending &how) REQUIRES(group_->mutex());
     [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());
     void drain() REQUIRES(group_->mutex());
     void send_last_words() REQUIRES(group_->mutex());
@@ -205,6 +206,8 @@ private:
 
     std::unique_ptr<Link> link_ GUARDED_BY(group_->mutex());
     UnreadShare unread_share_ GUARDED_BY(group_->mutex());
+    // How long a request is sent again and again that nobody acknowledges.
+    base::Clock::duration tries_ GUARDED_BY(group_->mutex()){};
     ConnectionOwner *owner_ GUARDED_BY(group_->mutex()) = nullptr;
     Patience patience_ GUARDED_BY(group_->mutex()){*this};
     std::size_t told_paths_ GUARDED_BY(group_->mutex()) = 0;         // to the log

@@ -33,22 +33,18 @@ void QueuePair::end(const Broken &broken) {
         }
     }
     if (only_link && by_number_.load(std::memory_order_relaxed)) {
-        how.oldest = IBV_WC_RETRY_EXC_ERR;
-        if (lose_link(how)) {
-            return;
-        }
+        lose_link(how);
+    } else {
+        end(how);
     }
-    end(how);
 }
 
 // On InfiniBand the end of a peer moves nothing here. Only a request learns of it, because nobody
-// acknowledges it. So the queue pair keeps its state and its receives, unless requests are open. It leaves
-// the line for a shared receive, and flushes the one that a message without an end had taken: other
-// connections and the program wait for both, and the message cannot go on.
-bool QueuePair::lose_link(const Ending &how) {
-    if (!sender_.lose_link(!is_reliable())) {
-        return false;
-    }
+// acknowledges it as often as it is sent. So the queue pair keeps its state and its receives. It leaves the
+// line for a shared receive, and flushes the one that a message without an end had taken: other connections
+// and the program wait for both, and the message cannot go on.
+void QueuePair::lose_link(const Ending &how) {
+    sender_.lose_link(!is_reliable());
     BASE_LOG_PEER(Info, "queue pair 0x%06x has lost its link with %s: %s", qp_base.qp_num,
                   access_.text().c_str(), how.text);
     direct_flush_.cancel();
@@ -59,7 +55,9 @@ bool QueuePair::lose_link(const Ending &how) {
     take_link()->abort();
     unread_share_ = {};
     state_.on(ConnectionEvent::LosesLink);
-    return true;
+    if (waits_to_send()) {
+        fail_after_tries();
+    }
 }
 
 EndReason QueuePair::how_peer_closed() const {
@@ -200,6 +198,7 @@ void QueuePair::give_up() {
         end_here();
         return;
     }
+    group_->clear_deadline(*this);
     sender_.give_up(IBV_WC_WR_FLUSH_ERR);
     state_.on(ConnectionEvent::Ends);
     inbox_.flush();

@@ -15,18 +15,20 @@ namespace soft {
 
 namespace {
 
+// Returns how long a card sends a request that nobody acknowledges. 0 is without an end.
+base::Clock::duration tries_of(const ibv_qp_attr &attributes) {
+    const std::chrono::nanoseconds one_try{
+        attributes.timeout == 0 ? 0 : std::int64_t{4096} << attributes.timeout};
+    return one_try * (attributes.retry_cnt + 1);
+}
+
 // Returns how long a peer has to answer: as long as a card tries, but long enough for a process that is
-// stopped, or has to wait for a processor. 0 asks for no end.
-base::Clock::duration time_to_answer(const ibv_qp_attr &attributes, bool reliable) {
-    if (!reliable) {
-        return limits::in_force().least_time_to_answer;
-    }
-    if (attributes.timeout == 0) {
+// stopped, or has to wait for a processor.
+base::Clock::duration time_to_answer(base::Clock::duration tries, bool reliable) {
+    if (reliable && tries == base::Clock::duration::zero()) {
         return base::Clock::duration::max();
     }
-    const std::chrono::nanoseconds one_try{std::int64_t{4096} << attributes.timeout};
-    return std::max<base::Clock::duration>(one_try * (attributes.retry_cnt + 1),
-                                           limits::in_force().least_time_to_answer);
+    return std::max<base::Clock::duration>(tries, limits::in_force().least_time_to_answer);
 }
 
 }  // namespace
@@ -135,6 +137,7 @@ int QueuePair::become_ready_to_receive(const ibv_qp_attr &attributes, int mask) 
 }
 
 int QueuePair::become_ready_to_send(const ibv_qp_attr &attributes, int mask) {
+    base::Clock::duration tries;
     {
         const base::Lock lock{group_->mutex()};  // a peer may just end the connection
         const ibv_qp_state now = sender_.query().state;
@@ -144,13 +147,15 @@ int QueuePair::become_ready_to_send(const ibv_qp_attr &attributes, int mask) {
         if (now == IBV_QPS_RTS) {
             return 0;
         }
+        tries_ = is_reliable() ? tries_of(attributes) : base::Clock::duration::zero();
+        tries = tries_;
         if (qp_base.qp_type == IBV_QPT_XRC_RECV) {
             sender_.set_state(IBV_QPS_RTS);  // it sends nothing but answers
         } else {
             sender_.open(is_reliable() ? attributes.max_rd_atomic : std::uint16_t{0});
         }
     }
-    connector_->expect_answer_within(time_to_answer(attributes, is_reliable()));
+    connector_->expect_answer_within(time_to_answer(tries, is_reliable()));
     return 0;
 }
 
@@ -159,7 +164,6 @@ void QueuePair::reset() {
     take_down(false);
     {
         const base::Lock lock{group_->mutex()};
-        group_->clear_deadline(*this);
         last_words_.clear();
         end_is_due_ = false;
         owner_ = nullptr;
@@ -191,11 +195,22 @@ void QueuePair::requests_wait() {
     {
         const base::Lock lock{group_->mutex()};
         if (state_.now() == ConnectionState::Lost) {
-            end_unanswered();
+            fail_after_tries();
             return;
         }
     }
     connector_->send_waits();
+}
+
+// A peer's queue pairs have links of their own, so what it acknowledged on another one before it ended may
+// come later than the end of this link. A card tries for so long that the program gets that first. Where a
+// card would try for ever, the request fails at once.
+void QueuePair::fail_after_tries() {
+    if (tries_ == base::Clock::duration::zero()) {
+        end_unanswered();
+    } else if (!has_deadline()) {
+        group_->set_deadline(*this, base::Clock::now() + tries_);
+    }
 }
 
 void QueuePair::nobody_answers() {

@@ -50,11 +50,16 @@ Link *QueuePair::link_to_rest() {
 }
 
 // Is called when the time is over for the first FPDU that an initiator promised, for the rest of a segment,
-// for receives for the last messages, or for the peer's end of a connection that ended.
+// for receives for the last messages, for the tries of a request whose link is lost, or for the peer's end of
+// a connection that ended.
 void QueuePair::expire() {
     group_->mutex().assert_held();
     if (connected()) {
         go_on_or_end(receiver_.expire());
+    } else if (state_.now() == ConnectionState::Lost) {
+        if (waits_to_send()) {
+            end_unanswered();
+        }
     } else {
         leave_to_engine();
         finish_draining();

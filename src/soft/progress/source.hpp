@@ -42,6 +42,9 @@ public:
     // Returns the link that the group lets rest between the source's turns; null when there is none.
     [[nodiscard]] virtual Link *link_to_rest() { return nullptr; }
 
+    // The caller has the group's lock.
+    [[nodiscard]] bool has_deadline() const { return deadline_.has_value(); }
+
     // Leaves a job, which waits for storage, to a thread that is about to sleep for this source alone. When
     // progress() finds it, and the group does not keep it, no such thread came. There is one job at most.
     void leave_to_sleeper(persist::Job &job) { left_.store(&job, std::memory_order_release); }

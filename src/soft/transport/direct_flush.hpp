@@ -45,7 +45,7 @@ public:
     }
 
     // ---- for the queue pair, which has the group's lock ----
-    // Has a worker do what no sleeper came for. Returns false when it is done already.
+    // Has a worker do what no thread that sleeps has taken. Returns false when it is done already.
     [[nodiscard]] bool go_on() {
         return source_.group_keeps_left() || source_.take_left() == nullptr || durability_.begin();
     }

@@ -285,20 +285,16 @@ void Sender::open(std::uint16_t most_awaiting) {
     base::set_shared(has_no_link_, link_ == nullptr);
 }
 
-bool Sender::lose_link(bool drops) {
+void Sender::lose_link(bool drops) {
     const base::Lock lock{mutex_};
     if (drops) {
         queue_.drop();
-    }
-    if (!queue_.empty()) {
-        return false;
     }
     requests_.leave_link();
     link_ = nullptr;
     may_transmit_ = full_ = false;
     drop_batch();
     base::set_shared(has_no_link_, state_ == State::Open);
-    return true;
 }
 
 bool Sender::waits_for_link() const {

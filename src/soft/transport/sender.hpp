@@ -82,9 +82,8 @@ public:
     // Makes it ready to send. Requests wait until there is a link. `most_awaiting` is how many may wait for
     // an answer at once.
     void open(std::uint16_t most_awaiting) EXCLUDES(mutex_);
-    // Leaves the link, which has ended. Returns false, and changes nothing, when requests are open; with
-    // `drops` these complete as sent.
-    [[nodiscard]] bool lose_link(bool drops) EXCLUDES(mutex_);
+    // Leaves the link, which has ended. Open requests wait; with `drops` they complete as sent.
+    void lose_link(bool drops) EXCLUDES(mutex_);
     // Returns whether requests are posted that have no link.
     [[nodiscard]] bool waits_for_link() const EXCLUDES(mutex_);
     // Returns whether a request may have been posted that has no link. It needs no lock.
