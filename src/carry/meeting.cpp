@@ -338,9 +338,10 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             records::add(socket, fd);
             socket.connection_ = *connection;
             socket.side_ = connection->side;
-            socket.is_far_ = mirrors::device() != nullptr;
+            MirrorDevice *const device = mirrors::device_for(*connection);
+            socket.is_far_ = device != nullptr;
             if (socket.is_far_) {
-                mirrors::device()->look_for(sockets.place_of(socket), *connection);
+                device->look_for(sockets.place_of(socket), *connection, *mirrors::beginning_of(socket));
                 socket.meeting_state_ = Waiting;
                 return true;
             }
@@ -392,7 +393,7 @@ bool Meeting::find_mirror(Socket &socket, int fd) {
         socket.meeting_state_ = Offering;
         return settle(socket, fd, mirror->link());
     }
-    mirrors::device()->look_for(place, socket.connection_);
+    mirrors::device()->look_for(place, socket.connection_, *mirrors::beginning_of(socket));
     return ++socket.looks_ % looks_in_row != 0;
 }
 

@@ -6,15 +6,20 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <vector>
 
+#include "base/address.hpp"
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/network.hpp"
 #include "carry/sockets.hpp"
 
 namespace carry {
@@ -29,17 +34,63 @@ constinit std::atomic<MirrorDevice *> loaded{nullptr};
 // A peer that is stopped, or whose program is, does not answer. Then the process goes on.
 constexpr std::chrono::seconds waits_for_answers{1};
 
-// The name of the device. It is read at the start: nginx clears its environment, and others write their
-// titles there.
+// The kinds of the devices. They are read at the start: nginx clears its environment, and others write their
+// titles there, or see other files later.
 struct Wanted {
-    char name[64] = "";
+    char forced[16] = "";
+    char for_peers[16] = "";
+    std::vector<base::Network> peers;
 
     Wanted() {
-        if (const char *const given = secure_getenv("RPMA_CARRY_DEVICE"); given != nullptr) {
-            (void)std::snprintf(name, sizeof(name), "%s", given);
+        read("RPMA_CARRY_DEVICE", forced);
+        read("RPMA_CARRY_PEERS", for_peers);
+        if (for_peers[0] != '\0') {
+            peers = base::networks_of_file(RSOCKET_CONFIGURATION "/peers");
         }
     }
-} const wanted_device;
+    [[nodiscard]] bool has_peer(const in6_addr &address) const {
+        sockaddr_storage name{};
+        auto &six = reinterpret_cast<sockaddr_in6 &>(name);
+        six.sin6_family = AF_INET6;
+        six.sin6_addr = address;
+        const sockaddr_storage plain = base::without_mapping(name);
+        return std::ranges::any_of(peers, [&](const base::Network &network) { return network.has(plain); });
+    }
+    [[nodiscard]] bool any() const { return forced[0] != '\0' || !peers.empty(); }
+
+private:
+    template <std::size_t size>
+    static void read(const char *name, char (&kind)[size]) {
+        if (const char *const given = secure_getenv(name); given != nullptr) {
+            (void)std::snprintf(kind, size, "%s", given);
+        }
+    }
+};
+// Never destroyed: other threads may be in a call when main() returns.
+const Wanted &wanted() {
+    static const Wanted &read = *new Wanted;
+    return read;
+}
+[[gnu::constructor]] void read_wanted() {
+    (void)wanted();
+}
+
+// Pages are there when they are used. Forked children share them, as they share the Sockets.
+BeginningOf *beginnings() {
+    static BeginningOf *const made = []() -> BeginningOf * {
+        if (!wanted().any()) {
+            return nullptr;
+        }
+        void *const memory = mmap(nullptr, sizeof(BeginningOf) * Sockets::most_sockets,
+                                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return memory != MAP_FAILED ? static_cast<BeginningOf *>(memory) : nullptr;
+    }();
+    return made;
+}
+
+bool is_peer(const in6_addr &address) {
+    return wanted().forced[0] != '\0' || wanted().has_peer(address);
+}
 
 bool told(std::uint32_t place, Mirror &mirror) {
     bool is_answered = true;
@@ -72,13 +123,13 @@ MirrorDevice *load(const char *name) {
     path += "libcarry-device.so";
     void *const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
-        BASE_LOG(Error, "RPMA_CARRY_DEVICE=%s: %s: connections stay in TCP", name, dlerror());
+        BASE_LOG(Error, "the device %s for connections: %s: they stay in TCP", name, dlerror());
         return nullptr;
     }
     // A fork calls the last one first: the device's hooks, which stop it, come behind.
     (void)pthread_atfork([] { mirrors::come_back(); }, nullptr, nullptr);
     using Begin = MirrorDevice *(const char *, const Answers *);
-    static constexpr Answers answers{.told = told, .lost = lost};
+    static constexpr Answers answers{.told = told, .lost = lost, .is_peer = is_peer};
     auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
     return begin != nullptr ? begin(name, &answers) : nullptr;
 }
@@ -105,10 +156,26 @@ const base::ForkHook mirrors_stay_with_parents{
 
 namespace mirrors {
 
-MirrorDevice *device() {
-    static MirrorDevice *const chosen = wanted_device.name[0] != '\0' ? load(wanted_device.name) : nullptr;
+MirrorDevice *device_for(const Connection &connection) {
+    const Connection::End &own = connection.ends[connection.side];
+    const Connection::End &peers = connection.ends[1 - connection.side];
+    const bool is_forced = wanted().forced[0] != '\0';
+    const bool is_here = IN6_ARE_ADDR_EQUAL(&own.address, &peers.address);
+    if (beginnings() == nullptr || (!is_forced && (is_here || !wanted().has_peer(peers.address)))) {
+        return nullptr;
+    }
+    static MirrorDevice *const chosen = load(is_forced ? wanted().forced : wanted().for_peers);
     loaded = chosen;
     return chosen;
+}
+
+MirrorDevice *device() {
+    return loaded;
+}
+
+BeginningOf *beginning_of(const Socket &socket) {
+    BeginningOf *const all_beginnings = beginnings();
+    return all_beginnings != nullptr ? &all_beginnings[sockets.place_of(socket)] : nullptr;
 }
 
 Mirror *of(const Socket &socket) {

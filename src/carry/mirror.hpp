@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "base/clock.hpp"
+#include "carry/first_bytes.hpp"
 #include "carry/link.hpp"
 
 namespace carry {
@@ -61,8 +62,11 @@ public:
     MirrorDevice &operator=(const MirrorDevice &) = delete;
     virtual ~MirrorDevice() = default;
 
-    // Looks for the other end, in the background. The end of side 0 is asked, that of side 1 asks.
-    virtual void look_for(std::uint32_t place, const Connection &connection) = 0;
+    // Looks for the other end, in the background, and once more when it was not found for some time. The end
+    // of side 0 is asked, that of side 1 asks. Both prove by the beginning that they have the connection; it
+    // may grow meanwhile.
+    virtual void look_for(std::uint32_t place, const Connection &connection,
+                          const BeginningOf &beginning) = 0;
     // Returns the mirror that was made, or nullptr.
     [[nodiscard]] virtual Mirror *found(std::uint32_t place) = 0;
     // The same; the caller has it from here on, and retires it.
@@ -86,12 +90,20 @@ struct Answers {
     // Returns whether the connection is settled. Otherwise the agent asks again, and says when it did so
     // often.
     bool (*lost)(std::uint32_t place, Mirror &mirror, bool is_last);
+    // Returns whether a host may be asked for connections over the device, and may ask.
+    bool (*is_peer)(const in6_addr &address);
 };
 
 namespace mirrors {
 
-// Returns the device that RPMA_CARRY_DEVICE names, or nullptr.
+// Returns the device that a connection's other end may be asked for on, or nullptr. RPMA_CARRY_PEERS has the
+// kind of the device (soft or kernel) for hosts in the networks of /etc/rdma/rsocket/peers, where the
+// connection has two addresses. RPMA_CARRY_DEVICE has it for all connections, for tests.
+[[nodiscard]] MirrorDevice *device_for(const Connection &connection);
+// Returns that device, once there is one.
 [[nodiscard]] MirrorDevice *device();
+// Returns the beginning of a Socket's connection; nullptr where no device is wanted.
+[[nodiscard]] BeginningOf *beginning_of(const Socket &socket);
 // The mirror of a Socket that has one, in the process that has it; else nullptr.
 [[nodiscard]] Mirror *of(const Socket &socket);
 // Changes it; the one before ends.

@@ -133,6 +133,10 @@ void Socket::begin(Role role, bool blocks, bool is_smc) {
     processes_ = 1;
     look_at_ = Meeting::first_look();
     offered_fd_ = -1;
+    if (BeginningOf *const beginning = mirrors::beginning_of(*this); beginning != nullptr) {
+        beginning->sent.clear();
+        beginning->received.clear();
+    }
 }
 
 void Socket::publish() const {
@@ -153,9 +157,24 @@ void Socket::publish() const {
 
 // ---- without a link ----
 
-void Socket::sent_unlinked(int fd, ssize_t bytes) {
+namespace {
+
+// Keeps what proves to the other end's process that this one has the connection, while it is new.
+void keep_first(FirstBytes BeginningOf::*which, const Socket &socket, std::uint64_t offset, Parts parts,
+                ssize_t bytes) {
+    BeginningOf *const beginning = offset < FirstBytes::most ? mirrors::beginning_of(socket) : nullptr;
+    if (beginning != nullptr) {
+        (beginning->*which).add(offset, parts, static_cast<std::uint64_t>(bytes));
+    }
+}
+
+}  // namespace
+
+void Socket::sent_unlinked(int fd, Parts parts, ssize_t bytes) {
     if (bytes > 0) {
-        out_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+        const std::uint64_t before =
+            out_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+        keep_first(&BeginningOf::sent, *this, before, parts, bytes);
     }
     out_.under_way.fetch_sub(1);
     if (bytes > 0) {
@@ -164,10 +183,14 @@ void Socket::sent_unlinked(int fd, ssize_t bytes) {
     }
 }
 
-void Socket::received_unlinked(int fd, ssize_t bytes, int flags) {
+void Socket::received_unlinked(int fd, Parts parts, ssize_t bytes, int flags) {
     const bool moved = bytes > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0;
     if (moved) {
-        in_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+        const std::uint64_t before =
+            in_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+        if ((flags & MSG_TRUNC) == 0 && !parts.empty()) {
+            keep_first(&BeginningOf::received, *this, before, parts, bytes);
+        }
     }
     in_.under_way.fetch_sub(1);
     if (moved) {

@@ -62,7 +62,7 @@ public:
             out_.under_way.fetch_add(1);
             if (!is_linked()) {
                 const ssize_t bytes = by_kernel();
-                sent_unlinked(fd, bytes);
+                sent_unlinked(fd, parts, bytes);
                 return bytes;
             }
             out_.under_way.fetch_sub(1);
@@ -75,7 +75,7 @@ public:
             in_.under_way.fetch_add(1);
             if (!is_linked()) {
                 const ssize_t bytes = by_kernel();
-                received_unlinked(fd, bytes, flags);
+                received_unlinked(fd, parts, bytes, flags);
                 return bytes;
             }
             in_.under_way.fetch_sub(1);
@@ -103,7 +103,7 @@ public:
             return false;
         }
         bytes = by_kernel();
-        received_unlinked(fd, bytes, 0);
+        received_unlinked(fd, {}, bytes, 0);
         return true;
     }
     // Drops bytes that a receive with MSG_PEEK found.
@@ -290,8 +290,8 @@ private:
     void will_stay(const char *why);
     // Writes the counts where other programs see them.
     void publish() const;
-    void sent_unlinked(int fd, ssize_t bytes);
-    void received_unlinked(int fd, ssize_t bytes, int flags);
+    void sent_unlinked(int fd, Parts parts, ssize_t bytes);
+    void received_unlinked(int fd, Parts parts, ssize_t bytes, int flags);
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
     [[nodiscard]] bool begin_kernels_send();

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,15 +19,21 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/address.hpp"
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "carry_device/copy.hpp"
+#include "carry_device/finding.hpp"
+#include "carry_device/names.hpp"
+#include "carry_device/proof.hpp"
 #include "carry_device/spares.hpp"
 
 namespace carry_device {
@@ -42,24 +49,70 @@ constexpr milliseconds waits_for_end{500};
 // stopped.
 constexpr milliseconds waits_for_quiet{1000};
 
+// An end that is not found is asked for again when the program uses the connection after this time, and then
+// after twice as long each time.
+constexpr std::chrono::seconds asks_after{1};
+constexpr std::chrono::seconds asks_after_at_most{64};
+
 // One connection whose other end is looked for, or that has a mirror.
 struct One {
-    enum class State { Begins, Listens, Connects, Found, Taken, Retires, Disconnects, Over };
+    enum class State {
+        Begins,
+        Asks,     // side 1
+        Listens,  // side 0
+        Rests,    // until it is asked for again
+        Resolves,
+        Connects,
+        Found,
+        Taken,
+        Retires,
+        Disconnects,
+        Over
+    };
 
-    One(std::uint32_t where, const carry::Connection &which, int bell)
-        : place{where}, connection{which}, copy{std::make_unique<Copy>(where, which, bell)} {}
+    One(std::uint32_t where, const carry::Connection &which, const carry::BeginningOf &bytes)
+        : place{where}, connection{which}, beginning{bytes, which.side}, name{name_of(which)} {}
 
     const std::uint32_t place;
     const carry::Connection connection;
-    std::unique_ptr<Copy> copy;
-    Endpoint endpoint;
+    const Beginning beginning;
+    const std::uint64_t name;
     std::atomic<State> state = State::Begins;  // the agent's, but for Taken
     std::atomic<bool> is_forgotten = false;
-    bool owes_answer = false;  // to a message
+    // The program's threads say this, from the time on when the agent wants to know it.
+    std::atomic<bool> is_asked_again = false;
+    std::atomic<std::int64_t> asked_again_at = 0;
+    std::atomic<Lengths> lacks;  // what the peer wants to be proven, and has not come yet; none: 0
+
+    // Before there is a copy.
+    std::chrono::nanoseconds asks_next = asks_after;
+    std::uint64_t asks = 0;  // the random numbers
+    std::uint64_t answers = 0;
+    Lengths own;                // that the peer proves
+    std::optional<Word> heard;  // what the peer has said
+    std::uint16_t asker = 0;    // its port
+    std::uint64_t hello = 0;    // the proof in its hello
+    Request request;
+
+    std::unique_ptr<Copy> copy;  // from Connects on
+    bool owes_answer = false;    // to a message
     bool lost_is_settled = false;
     base::Clock::time_point until;  // of the state
     Attempt attempt;                // when the device has lost the peer
 };
+
+// An address of this host, and what its device has there.
+struct Here {
+    carry::Connection::End end;
+    rpma_peer *peer;
+    Endpoint endpoint;
+    std::uint16_t port = 0;  // of that
+};
+
+std::uint64_t random_number() {
+    std::uint64_t number = 0;
+    return getrandom(&number, sizeof(number), 0) == sizeof(number) ? number : 0;
+}
 
 std::string text_of(const in6_addr &address) {
     char text[INET6_ADDRSTRLEN] = "";
@@ -71,25 +124,10 @@ std::string text_of(const in6_addr &address) {
     return text;
 }
 
-bool is_at(const sockaddr_storage &name, const in6_addr &address) {
-    if (name.ss_family == AF_INET6) {
-        return IN6_ARE_ADDR_EQUAL(&reinterpret_cast<const sockaddr_in6 &>(name).sin6_addr, &address);
-    }
-    const auto &four = reinterpret_cast<const sockaddr_in &>(name).sin_addr;
-    return name.ss_family == AF_INET && IN6_IS_ADDR_V4MAPPED(&address) &&
-           std::memcmp(&four, &address.s6_addr[12], sizeof(four)) == 0;
-}
-
-// Both ends know it. Linux gives the ports from 32768 on to others.
-std::string port_of(const Copy &copy) {
-    constexpr std::uint64_t first = 20480;
-    constexpr std::uint64_t end = 32768;
-    return std::to_string(first + copy.name() % (end - first));
-}
-
 class Agent {
 public:
-    Agent(rpma_device_kind kind, const carry::Answers &answers) : kind_{kind}, answers_{answers} {}
+    Agent(rpma_device_kind kind, const carry::Answers &answers)
+        : kind_{kind}, answers_{answers}, finding_{answers.is_peer} {}
 
     [[nodiscard]] bool begin() {
         events_ = epoll_create1(EPOLL_CLOEXEC);
@@ -103,13 +141,30 @@ public:
         return base::start_thread<&Agent::run>(*this, all) == 0;
     }
 
-    void look_for(std::uint32_t place, const carry::Connection &connection) {
+    void look_for(std::uint32_t place, const carry::Connection &connection,
+                  const carry::BeginningOf &beginning) {
         const std::lock_guard lock{mutex_};
-        if (looked_for_.contains(place)) {
+        const auto known = looked_for_.find(place);
+        if (known == looked_for_.end()) {
+            looked_for_[place] = &all_.emplace_back(place, connection, beginning);
+            wake();
             return;
         }
-        looked_for_[place] = &all_.emplace_back(place, connection, bell_);
-        wake();
+        One &one = *known->second;
+        const Lengths lacks = one.lacks;
+        const bool has_come = lacks != Lengths{} && one.beginning.has(lacks);
+        const bool is_late = one.state < One::State::Resolves && one.asked_again_at != 0 &&
+                             base::Clock::now().time_since_epoch().count() > one.asked_again_at;
+        if (has_come) {
+            one.lacks = Lengths{};
+        }
+        if (is_late) {
+            one.asked_again_at = 0;
+            one.is_asked_again = true;
+        }
+        if (has_come || is_late) {
+            wake();
+        }
     }
     Copy *found(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
@@ -145,7 +200,10 @@ public:
         }
         wake();
     }
-    void close_in_child() { spares_.close_in_child(); }
+    void close_in_child() {
+        spares_.close_in_child();
+        finding_.close_in_child();
+    }
     void drain(base::Clock::time_point until) {
         while (base::Clock::now() < until) {
             {
@@ -172,14 +230,29 @@ private:
         if (!spares_.listens(events_)) {
             BASE_LOG(Info, "no TCP port is left to replace a device that has lost the peer");
         }
+        if (!finding_.takes_port(events_)) {
+            BASE_LOG(Info,
+                     "UDP port %u is another program's: other hosts do not find this process's connections",
+                     unsigned{Finding::well_known});
+        }
         for (;;) {
             epoll_event events[64];
             const int count = epoll_wait(events_, events, 64, waits_ ? 1 : -1);
             std::uint64_t rung = 0;
             (void)!read(bell_, &rung, sizeof(rung));
+            bool others = false;
             for (int i = 0; i < count; ++i) {
                 if (events[i].data.ptr != nullptr) {
                     serve(*static_cast<One *>(events[i].data.ptr));
+                } else {
+                    others = true;
+                }
+            }
+            if (others) {
+                finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
+                for (Here &here : here_) {
+                    while (accepts(here)) {
+                    }
                 }
             }
             spares_.serve([this](const Greeting &greeting, Watched fd) { greeted(greeting, std::move(fd)); });
@@ -200,8 +273,7 @@ private:
         for (One *const one : all) {
             advance(*one);
             if (one->state == One::State::Over) {
-                unwatch_conn(*one);
-                end_listening(*one);
+                unwatch(*one);
                 std::list<One> over;  // ends without the lock
                 const std::lock_guard lock{mutex_};
                 if (const auto known = looked_for_.find(one->place);
@@ -218,14 +290,23 @@ private:
         using State = One::State;
         switch (one.state.load()) {
             case State::Begins:
-                if (one.is_forgotten || !begins(one)) {
+            case State::Asks:
+            case State::Listens:
+            case State::Rests:
+                if (one.is_forgotten) {
                     one.state = State::Over;
+                } else if (one.state == State::Begins || one.is_asked_again.exchange(false)) {
+                    begins(one);
+                } else if (one.heard && one.lacks.load() == Lengths{}) {
+                    goes_on_with(one);
                 }
                 break;
-            case State::Listens:
+            case State::Resolves:
             case State::Connects:
-                if (one.is_forgotten || one.copy->has_lost_device()) {
+                if (one.is_forgotten) {
                     one.state = State::Over;
+                } else if (one.copy->has_lost_device()) {
+                    rests(one);
                 }
                 break;
             case State::Found:
@@ -247,7 +328,9 @@ private:
                 serve_lost_device(one);
                 serve_spare(one);
                 if (one.copy->is_quiet() || base::Clock::now() > one.until) {
-                    (void)rpma_conn_disconnect(one.copy->conn());
+                    if (one.copy->conn() != nullptr) {
+                        (void)rpma_conn_disconnect(one.copy->conn());
+                    }
                     enter(one, State::Disconnects, waits_for_quiet);
                 }
                 waits_ = true;
@@ -289,7 +372,7 @@ private:
             one.copy->loses();
             return;
         }
-        switch (one.attempt.advance(events_, one.connection, one.copy->name(), one.copy->peers_spare())) {
+        switch (one.attempt.advance(events_, one.connection, one.name, one.copy->peers_spare())) {
             case Attempt::Result::Goes:
                 go_on(one, one.attempt.take());
                 break;
@@ -303,26 +386,28 @@ private:
     }
 
     void leave_device(One &one) {
-        unwatch_conn(one);
+        unwatch(one);
         (void)rpma_conn_disconnect(one.copy->conn());
         one.copy->leaves_device();
     }
 
     // A forked child may have the descriptors for longer.
-    void unwatch_conn(const One &one) const {
+    void unwatch(const One &one) const {
         int fd = -1;
-        if (one.copy->conn() != nullptr && rpma_conn_get_event_fd(one.copy->conn(), &fd) == 0) {
-            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        const auto forget = [&](int result) {
+            if (result == 0) {
+                (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+            }
+        };
+        if (one.request != nullptr) {
+            forget(rpma_conn_req_get_fd(one.request.get(), &fd));
         }
-        if (one.copy->receive_queue() != nullptr && rpma_cq_get_fd(one.copy->receive_queue(), &fd) == 0) {
-            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        if (one.copy != nullptr && one.copy->conn() != nullptr) {
+            forget(rpma_conn_get_event_fd(one.copy->conn(), &fd));
         }
-    }
-    void end_listening(One &one) const {
-        if (int fd = -1; one.endpoint != nullptr && rpma_ep_get_fd(one.endpoint.get(), &fd) == 0) {
-            (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
+        if (one.copy != nullptr && one.copy->receive_queue() != nullptr) {
+            forget(rpma_cq_get_fd(one.copy->receive_queue(), &fd));
         }
-        one.endpoint.reset();
     }
 
     void serve_spare(One &one) {
@@ -359,8 +444,9 @@ private:
     [[nodiscard]] One *one_of(const Greeting &greeting) {
         const std::lock_guard lock{mutex_};
         const auto one = std::ranges::find_if(all_, [&](const One &other) {
-            return greeting.mark == carry::Link::mark && greeting.name == other.copy->name() &&
-                   greeting.side == 1 - other.connection.side && greeting.key == other.copy->own_spare().key;
+            return greeting.mark == carry::Link::mark && greeting.name == other.name &&
+                   other.copy != nullptr && greeting.side == 1 - other.connection.side &&
+                   greeting.key == other.copy->own_spare().key;
         });
         if (one == all_.end() || one->copy->is_lost()) {
             return nullptr;
@@ -408,53 +494,294 @@ private:
         return Configuration{cfg};
     }
 
-    bool watch(int fd, One &one) const {
-        epoll_event event{.events = EPOLLIN, .data = {.ptr = &one}};
+    bool watch(int fd, One *one) const {
+        epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
         return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 &&
                epoll_ctl(events_, EPOLL_CTL_ADD, fd, &event) == 0;
     }
 
-    bool begins(One &one) {
-        const carry::Connection &connection = one.connection;
-        rpma_peer *const peer = peer_at(text_of(connection.ends[connection.side].address));
-        one.copy->announces(spares_.announce());
-        if (peer == nullptr || !one.copy->enters(peer)) {
+    // ---- how an end is found ----
+
+    Here *here_at(const carry::Connection::End &end) {
+        const auto known = std::ranges::find_if(here_, [&](const Here &here) {
+            return IN6_ARE_ADDR_EQUAL(&here.end.address, &end.address) != 0 && here.end.scope == end.scope;
+        });
+        if (known != here_.end()) {
+            return &*known;
+        }
+        rpma_peer *const peer = peer_at(text_of(end.address));
+        return peer != nullptr ? &here_.emplace_back(Here{.end = end, .peer = peer, .endpoint = {}})
+                               : nullptr;
+    }
+    [[nodiscard]] bool listens(Here &here) const {
+        if (here.endpoint != nullptr) {
+            return true;
+        }
+        rpma_ep *endpoint = nullptr;
+        sockaddr_storage own{};
+        int fd = -1;
+        if (rpma_ep_listen(here.peer, text_of(here.end.address).c_str(), "0", &endpoint) != 0) {
             return false;
         }
-        const std::string port = port_of(*one.copy);
-        if (connection.side == 0) {
-            rpma_ep *endpoint = nullptr;
-            int fd = -1;
-            if (rpma_ep_listen(peer, text_of(connection.ends[0].address).c_str(), port.c_str(), &endpoint) !=
-                0) {
-                return false;
-            }
-            one.endpoint.reset(endpoint);
-            one.state = One::State::Listens;
-            return rpma_ep_get_fd(endpoint, &fd) == 0 && watch(fd, one);
+        here.endpoint.reset(endpoint);
+        if (rpma_ep_get_local_addr(endpoint, &own) != 0 || rpma_ep_get_fd(endpoint, &fd) != 0 ||
+            !watch(fd, nullptr)) {
+            here.endpoint.reset();
+            return false;
+        }
+        here.port = base::port_of(own);
+        return true;
+    }
+
+    // The program may use the connection for long without an answer.
+    static void waits_to_ask(One &one) {
+        one.asked_again_at = (base::Clock::now() + one.asks_next).time_since_epoch().count();
+        one.asks_next = std::min<std::chrono::nanoseconds>(2 * one.asks_next, asks_after_at_most);
+    }
+
+    // Side 1 asks; side 0 listens, and calls, in case that side 1 has asked before. An end that has to do it
+    // again takes the port again: the process that has it may be stopped.
+    void begins(One &one) {
+        const carry::Connection &connection = one.connection;
+        const bool is_first = one.state == One::State::Begins;
+        Here *const here = here_at(connection.ends[connection.side]);
+        one.heard.reset();
+        one.lacks = Lengths{};
+        one.answers = 0;
+        if (here == nullptr || (connection.side == 0 && !listens(*here))) {
+            rests(one);
+            return;
+        }
+        if (!is_first) {
+            (void)finding_.takes_port(events_);
+        }
+        waits_to_ask(one);
+        one.state = connection.side == 0 ? One::State::Listens : One::State::Asks;
+        if (connection.side == 1) {
+            ask(one);
+        } else {
+            finding_.send(connection, Finding::well_known, {.name = one.name, .kind = Word::Calls});
+        }
+    }
+    void ask(One &one) {
+        one.heard.reset();
+        one.lacks = Lengths{};
+        one.asks = random_number();
+        one.own = one.beginning.lengths();
+        finding_.send(one.connection, Finding::well_known,
+                      {.name = one.name, .asks = one.asks, .lengths = one.own, .kind = Word::Asks});
+    }
+
+    // The device does not connect, or there is none. The other end may ask meanwhile.
+    void rests(One &one) {
+        unwatch(one);
+        std::unique_ptr<Copy> copy;  // ends without the lock
+        Request request;
+        {
+            const std::lock_guard lock{mutex_};
+            one.state = One::State::Rests;
+            copy = std::move(one.copy);
+            request = std::move(one.request);
+        }
+        one.heard.reset();
+        one.lacks = Lengths{};
+        waits_to_ask(one);
+    }
+
+    // Returns whether the connection is this process's.
+    bool hears(const Finding::Heard &heard) {
+        const Word &word = heard.word;
+        One *const one = one_named(word);
+        if (one == nullptr) {
+            return false;
+        }
+        if (!heard.is_from(one->connection.ends[1 - one->connection.side].address)) {
+            return true;
+        }
+        if (word.kind == Word::Calls && one->state == One::State::Asks) {
+            ask(*one);
+        } else if (word.kind == Word::Asks && one->state == One::State::Listens) {
+            one->asker = heard.port;
+            proves(*one, word);
+        } else if (word.kind == Word::Answers && one->state == One::State::Asks && is_right(*one, word)) {
+            one->answers = word.answers;
+            proves(*one, word);
+        }
+        return true;
+    }
+    // A process may have both ends.
+    [[nodiscard]] One *one_named(const Word &word) {
+        const std::uint32_t side = word.kind == Word::Asks ? 0 : 1;
+        const std::lock_guard lock{mutex_};
+        const auto one = std::ranges::find_if(all_, [&](const One &other) {
+            return other.name == word.name && other.connection.side == side && !other.is_forgotten &&
+                   other.state < One::State::Retires;
+        });
+        return one != all_.end() ? &*one : nullptr;
+    }
+    [[nodiscard]] static bool is_right(const One &one, const Word &word) {
+        const Facts facts{.name = one.name,
+                          .asks = one.asks,
+                          .answers = word.answers,
+                          .port = word.port,
+                          .speaker = Facts::Answers,
+                          .proven = one.own};
+        return word.asks == one.asks && word.proof == proof_of(one.beginning, facts);
+    }
+    // Returns the proof in a hello: of what the asked end has named in its answer. The asked end proves it to
+    // the key in the asker's hello, because the asker may have asked more than once.
+    [[nodiscard]] static std::uint64_t hello_of(const One &one, Facts::Speaker speaker, std::uint64_t key,
+                                                std::uint16_t port, const Lengths &proven) {
+        return short_proof_of(one.beginning, {.name = one.name,
+                                              .asks = key,
+                                              .answers = one.answers,
+                                              .port = port,
+                                              .speaker = speaker,
+                                              .proven = proven});
+    }
+    // Goes on when this end has seen the bytes that the peer wants to be proven.
+    void proves(One &one, const Word &word) {
+        one.heard = word;
+        one.lacks = word.lengths;
+        if (one.beginning.has(word.lengths)) {
+            one.lacks = Lengths{};
+            goes_on_with(one);
+        }
+    }
+    void goes_on_with(One &one) {
+        if (one.connection.side == 0) {
+            answers(one);
+        } else {
+            connects(one);
+        }
+    }
+    // All its answers name the same bytes, and the same random number: the asker takes any of them.
+    void answers(One &one) {
+        const Here &here = *here_at(one.connection.ends[0]);
+        if (one.answers == 0) {
+            one.answers = random_number();
+            one.own = one.beginning.lengths();
+            one.hello = hello_of(one, Facts::Asker, 0, here.port, one.own);
+        }
+        const Facts facts{.name = one.name,
+                          .asks = one.heard->asks,
+                          .answers = one.answers,
+                          .port = here.port,
+                          .speaker = Facts::Answers,
+                          .proven = one.heard->lengths};
+        finding_.send(one.connection, one.asker,
+                      {.name = one.name,
+                       .asks = facts.asks,
+                       .answers = one.answers,
+                       .lengths = one.own,
+                       .port = here.port,
+                       .kind = Word::Answers,
+                       .proof = proof_of(one.beginning, facts)});
+        one.heard.reset();
+    }
+    // Returns whether the device takes the copy.
+    [[nodiscard]] bool makes_copy(One &one, const Here &here, const Copy::Proofs &proofs,
+                                  const SparePort &spare) {
+        auto made = std::make_unique<Copy>(one.place, one.connection, proofs, bell_);
+        made->announces(spare);
+        const bool enters = made->enters(here.peer);
+        const std::lock_guard lock{mutex_};
+        one.copy = std::move(made);
+        return enters;
+    }
+    void connects(One &one) {
+        const Word word = *std::exchange(one.heard, std::nullopt);
+        const Here &here = *here_at(one.connection.ends[1]);
+        const Configuration cfg = configuration();
+        const SparePort spare = spares_.announce();
+        const Copy::Proofs proofs{.own = hello_of(one, Facts::Asker, 0, word.port, word.lengths),
+                                  .peers = hello_of(one, Facts::Asked, spare.key, word.port, word.lengths)};
+        rpma_conn_req *request = nullptr;
+        int fd = -1;
+        if (!makes_copy(one, here, proofs, spare) ||
+            rpma_conn_req_begin(here.peer, text_of(one.connection.ends[0].address).c_str(),
+                                std::to_string(word.port).c_str(), cfg.get(), &request) != 0) {
+            rests(one);
+            return;
+        }
+        one.request.reset(request);
+        one.state = One::State::Resolves;
+        if (rpma_conn_req_get_fd(request, &fd) != 0 || !watch(fd, &one)) {
+            rests(one);
+            return;
+        }
+        resolves(one);
+    }
+    void resolves(One &one) {
+        const int result = rpma_conn_req_proceed(one.request.get());
+        if (result == RPMA_E_AGAIN) {
+            return;
+        }
+        if (result == 0) {
+            unwatch(one);
+            one.state = One::State::Connects;
+        }
+        if (result != 0 || !one.copy->connects(std::move(one.request)) || !watch_conn(one)) {
+            rests(one);
+        }
+    }
+
+    // Takes one request. Returns whether there was any.
+    bool accepts(Here &here) {
+        rpma_conn_req *raw = nullptr;
+        if (here.endpoint == nullptr || rpma_ep_next_bare_req(here.endpoint.get(), &raw) != 0) {
+            return false;
+        }
+        Request request{raw};
+        rpma_conn_private_data data{};
+        sockaddr_storage from{};
+        Hello hello;
+        if (rpma_conn_req_get_peer_addr(raw, &from) != 0 || rpma_conn_req_get_private_data(raw, &data) != 0 ||
+            data.ptr == nullptr || data.len < sizeof(hello)) {
+            return true;
+        }
+        std::memcpy(&hello, data.ptr, sizeof(hello));
+        One *const one = one_greeted_by(hello, address_of(from));
+        if (one == nullptr) {
+            BASE_LOG(Info, "a request that does not prove to be for a connection here is refused");
+            return true;
         }
         const Configuration cfg = configuration();
-        rpma_conn_req *request = nullptr;
-        one.state = One::State::Connects;
-        return cfg != nullptr &&
-               rpma_conn_req_new(peer, text_of(connection.ends[0].address).c_str(), port.c_str(), cfg.get(),
-                                 &request) == 0 &&
-               one.copy->connects(Request{request}) && watch_conn(one);
+        const Copy::Proofs proofs{.own = hello_of(*one, Facts::Asked, hello.key, here.port, one->own),
+                                  .peers = one->hello};
+        const bool is_made = makes_copy(*one, here, proofs, spares_.announce());
+        one->state = One::State::Connects;
+        if (!is_made || !one->copy->takes_hello(data) ||
+            rpma_conn_req_prepare(raw, here.peer, cfg.get()) != 0 ||
+            !one->copy->connects(std::move(request)) || !watch_conn(*one)) {
+            rests(*one);
+        }
+        return true;
+    }
+    [[nodiscard]] One *one_greeted_by(const Hello &hello, const in6_addr &address) {
+        const std::lock_guard lock{mutex_};
+        const auto one = std::ranges::find_if(all_, [&](const One &other) {
+            return other.state == One::State::Listens && other.answers != 0 && other.hello == hello.proof &&
+                   !other.is_forgotten &&
+                   IN6_ARE_ADDR_EQUAL(&other.connection.ends[1].address, &address) != 0;
+        });
+        return one != all_.end() ? &*one : nullptr;
     }
 
     [[nodiscard]] bool watch_conn(One &one) const {
         int of_events = -1;
         int of_messages = -1;
         return rpma_conn_get_event_fd(one.copy->conn(), &of_events) == 0 &&
-               rpma_cq_get_fd(one.copy->receive_queue(), &of_messages) == 0 && watch(of_events, one) &&
-               watch(of_messages, one);
+               rpma_cq_get_fd(one.copy->receive_queue(), &of_messages) == 0 && watch(of_events, &one) &&
+               watch(of_messages, &one);
     }
 
     void serve(One &one) {
-        if (one.state == One::State::Listens && one.copy->conn() == nullptr) {
-            if (!accepts(one)) {
-                one.copy->loses_device();
-            }
+        if (one.state == One::State::Resolves) {
+            resolves(one);
+            return;
+        }
+        if (one.copy == nullptr) {
             return;
         }
         if (one.copy->conn() != nullptr) {
@@ -476,26 +803,6 @@ private:
         }
     }
 
-    bool accepts(One &one) {
-        const Configuration cfg = configuration();
-        rpma_conn_req *raw = nullptr;
-        const int result = rpma_ep_next_conn_req(one.endpoint.get(), cfg.get(), &raw);
-        if (result == RPMA_E_NO_EVENT) {
-            return true;
-        }
-        Request request{raw};
-        rpma_conn_private_data data{};
-        sockaddr_storage from{};
-        const bool is_peers = result == 0 && rpma_conn_req_get_peer_addr(request.get(), &from) == 0 &&
-                              is_at(from, one.connection.ends[1].address);
-        if (!is_peers || rpma_conn_req_get_private_data(request.get(), &data) != 0 ||
-            !one.copy->takes_hello(data)) {
-            BASE_LOG(Info, "a request for another connection is refused");
-            return true;
-        }
-        return one.copy->connects(std::move(request)) && watch_conn(one);
-    }
-
     bool established(One &one) {
         rpma_conn_private_data data{};
         const bool asks = one.connection.side == 1;
@@ -506,7 +813,6 @@ private:
         if (!one.copy->begins()) {
             return false;
         }
-        end_listening(one);
         enter(one, One::State::Found, {});
         one.until = {};
         return true;
@@ -519,6 +825,8 @@ private:
     bool waits_ = false;
     std::map<ibv_context *, rpma_peer *> peers_;
     Spares spares_;
+    Finding finding_;
+    std::list<Here> here_;
     std::mutex mutex_;
     std::list<One> all_;
     std::map<std::uint32_t, One *> looked_for_;
@@ -529,7 +837,8 @@ class Device final : public carry::MirrorDevice {
 public:
     Device(rpma_device_kind kind, const carry::Answers &answers) : kind_{kind}, answers_{answers} {}
 
-    void look_for(std::uint32_t place, const carry::Connection &connection) override {
+    void look_for(std::uint32_t place, const carry::Connection &connection,
+                  const carry::BeginningOf &beginning) override {
         if (agent_ == nullptr) {
             auto made = std::make_unique<Agent>(kind_, answers_);
             if (!made->begin()) {
@@ -539,7 +848,7 @@ public:
             }
             agent_ = made.release();
         }
-        agent_->look_for(place, connection);
+        agent_->look_for(place, connection, beginning);
     }
     [[nodiscard]] carry::Mirror *found(std::uint32_t place) override {
         return agent_ != nullptr ? agent_->found(place) : nullptr;

@@ -22,23 +22,6 @@ using carry::Link;
 
 namespace {
 
-std::uint64_t mixed(std::uint64_t value) {
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-    return value ^ (value >> 31);
-}
-
-// The two hosts have other cookies of their network namespaces, so these are no part of the name.
-std::uint64_t name_of(const carry::Connection &connection) {
-    std::uint64_t hash = 1;
-    std::array<std::uint64_t, sizeof(connection.ends) / 8> words;
-    std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
-    for (const std::uint64_t word : words) {
-        hash = mixed(hash ^ word);
-    }
-    return hash;
-}
-
 // A completion says how many operations are over, and which turn the peer's copy has.
 std::uintptr_t context_of(std::uint32_t operations, std::uint32_t turn) {
     return std::uintptr_t{turn} << 32 | operations;
@@ -102,8 +85,8 @@ private:
     std::size_t used_ = 0;
 };
 
-Copy::Copy(std::uint32_t place, const carry::Connection &connection, int agents_bell)
-    : place_{place}, side_{connection.side}, agents_bell_{agents_bell}, name_{name_of(connection)} {
+Copy::Copy(std::uint32_t place, const carry::Connection &connection, const Proofs &proofs, int agents_bell)
+    : place_{place}, side_{connection.side}, proofs_{proofs}, agents_bell_{agents_bell} {
     void *const memory =
         mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     link_ = memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
@@ -136,7 +119,7 @@ bool Copy::enters(rpma_peer *peer) {
 
 Hello Copy::hello() const {
     Hello hello;
-    hello.name = name_;
+    hello.proof = proofs_.own;
     hello.port = own_spare_.port;
     hello.key = own_spare_.key;
     hello.side = static_cast<std::uint8_t>(side_);
@@ -179,7 +162,7 @@ bool Copy::takes_hello(const rpma_conn_private_data &data) {
     std::memcpy(&theirs, data.ptr, sizeof(theirs));
     rpma_mr_remote *memory = nullptr;
     std::size_t size = 0;
-    if (theirs.mark != Hello{}.mark || theirs.name != name_ || theirs.side != 1 - side_ ||
+    if (theirs.mark != Hello{}.mark || theirs.proof != proofs_.peers || theirs.side != 1 - side_ ||
         theirs.size > sizeof(theirs.descriptor) ||
         rpma_mr_remote_from_descriptor(theirs.descriptor, theirs.size, &memory) != 0) {
         return false;

@@ -36,12 +36,12 @@ using Configuration = std::unique_ptr<rpma_conn_cfg, Ends<rpma_conn_cfg_delete>>
 // Link.
 struct Hello {
     std::uint32_t mark = static_cast<std::uint32_t>(carry::Link::mark);
-    std::uint16_t port = 0;  // of the spare
-    std::uint8_t side = 0;   // of the end that says it
-    std::uint8_t size = 0;   // of the descriptor
-    std::uint64_t name = 0;  // of the connection
-    std::uint64_t key = 0;   // of the spare
-    char descriptor[30]{};   // of the copy
+    std::uint16_t port = 0;   // of the spare
+    std::uint8_t side = 0;    // of the end that says it
+    std::uint8_t size = 0;    // of the descriptor
+    std::uint64_t proof = 0;  // that it has the connection
+    std::uint64_t key = 0;    // of the spare
+    char descriptor[30]{};    // of the copy
 };
 static_assert(sizeof(Hello) == 56);  // the least that a device takes
 
@@ -50,7 +50,13 @@ public:
     static constexpr std::uint32_t sends = 256;
     static constexpr std::uint32_t receives = 64;
 
-    Copy(std::uint32_t place, const carry::Connection &connection, int agents_bell);
+    // The two ends' proofs that they have the connection: the own one, and the peer's as it has to be.
+    struct Proofs {
+        std::uint64_t own = 0;
+        std::uint64_t peers = 0;
+    };
+
+    Copy(std::uint32_t place, const carry::Connection &connection, const Proofs &proofs, int agents_bell);
     ~Copy() override;
 
     // ---- the agent ----
@@ -87,7 +93,6 @@ public:
     [[nodiscard]] bool is_quiet();
 
     [[nodiscard]] std::uint32_t place() const { return place_; }
-    [[nodiscard]] std::uint64_t name() const { return name_; }
     [[nodiscard]] const SparePort &own_spare() const { return own_spare_; }
     [[nodiscard]] const SparePort &peers_spare() const { return peers_spare_; }
 
@@ -124,8 +129,8 @@ private:
 
     const std::uint32_t place_;
     const std::uint32_t side_;
+    const Proofs proofs_;
     const int agents_bell_;
-    const std::uint64_t name_;
     SparePort own_spare_;
     SparePort peers_spare_;
     carry::Link *link_;

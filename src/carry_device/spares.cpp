@@ -9,10 +9,10 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "base/address.hpp"
 #include "carry/high_number.hpp"
+#include "carry_device/names.hpp"
 
 namespace carry_device {
 
@@ -23,56 +23,15 @@ constexpr int socket_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 // or others at its port have made it end the connection.
 constexpr std::chrono::seconds asks_again{1};
 
-struct Name {
-    sockaddr_storage address{};
-    socklen_t length = 0;
-};
-
-Name name_of(const carry::Connection::End &end, std::uint16_t port) {
-    Name name;
-    const auto number = htons(port);
-    if (IN6_IS_ADDR_V4MAPPED(&end.address)) {
-        auto &four = reinterpret_cast<sockaddr_in &>(name.address);
-        four.sin_family = AF_INET;
-        four.sin_port = number;
-        std::memcpy(&four.sin_addr, &end.address.s6_addr[12], sizeof(four.sin_addr));
-        name.length = sizeof(four);
-    } else {
-        auto &six = reinterpret_cast<sockaddr_in6 &>(name.address);
-        six.sin6_family = AF_INET6;
-        six.sin6_port = number;
-        six.sin6_addr = end.address;
-        six.sin6_scope_id = end.scope;
-        name.length = sizeof(six);
-    }
-    return name;
-}
-
-// For each address of this host, or for those of IPv4 where there is no IPv6.
-base::Fd listener() {
-    carry::Connection::End any;
-    for (const int family : {AF_INET6, AF_INET}) {
-        base::Fd fd{carry::high_number(socket(family, socket_flags, 0))};
-        if (family == AF_INET) {
-            any.address.s6_addr[10] = any.address.s6_addr[11] = 0xff;
-        }
-        const Name name = name_of(any, 0);
-        if (constexpr int off = 0;
-            fd &&
-            (family == AF_INET || setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0) &&
-            bind(fd.get(), reinterpret_cast<const sockaddr *>(&name.address), name.length) == 0 &&
-            listen(fd.get(), SOMAXCONN) == 0) {
-            return fd;
-        }
-    }
-    return {};
-}
-
 }  // namespace
 
 bool Spares::listens(int events) {
     events_ = events;
-    listener_ = Watched{events, listener()};
+    base::Fd fd = bound_to_all(socket_flags, 0, [](int) { return true; });
+    if (fd && listen(fd.get(), SOMAXCONN) != 0) {
+        fd.reset();
+    }
+    listener_ = Watched{events, std::move(fd)};
     sockaddr_storage own{};
     socklen_t length = sizeof(own);
     if (!listener_ || getsockname(listener_.get(), reinterpret_cast<sockaddr *>(&own), &length) != 0) {
@@ -157,9 +116,8 @@ bool Attempt::connects(int events, const carry::Connection &connection, std::uin
     fd_ = Watched{events, base::Fd{carry::high_number(socket(own.address.ss_family, socket_flags, 0))}};
     return port != 0 && fd_ &&
            setsockopt(fd_.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on)) == 0 &&
-           bind(fd_.get(), reinterpret_cast<const sockaddr *>(&own.address), own.length) == 0 &&
-           (connect(fd_.get(), reinterpret_cast<const sockaddr *>(&peers.address), peers.length) == 0 ||
-            errno == EINPROGRESS);
+           bind(fd_.get(), own.get(), own.length) == 0 &&
+           (connect(fd_.get(), peers.get(), peers.length) == 0 || errno == EINPROGRESS);
 }
 
 // A new connection has room for the few bytes.

@@ -64,24 +64,6 @@ Probe probe_of_variable(const char *name) {
     return Probe::Always;
 }
 
-// Returns the networks that a file names, one a line.
-std::vector<Network> networks_of_file(const std::string &path) {
-    std::vector<Network> networks;
-    const auto text = base::text_of_file(path.c_str());
-    base::for_lines(text ? std::string_view{*text} : std::string_view{}, [&](base::Line line) {
-        const auto word = base::take_word(line.said);
-        const auto network = base::take_word(line.said).empty() ? Network::parse(word) : std::nullopt;
-        if (network) {
-            networks.push_back(*network);
-        } else if (!word.empty()) {
-            BASE_LOG(Warning,
-                     "%s:%u: \"%.*s\" is left out (expected a network, as 192.0.2.0/24 or 2001:db8::/32)",
-                     path.c_str(), line.number, static_cast<int>(line.whole.size()), line.whole.data());
-        }
-    });
-    return networks;
-}
-
 }  // namespace
 
 Configuration read_configuration(const std::string &folder) {
@@ -109,7 +91,7 @@ Configuration read_configuration(const std::string &folder) {
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
     read.probe = probe_of_variable("RS_PROBE");
     read.tls = base::required_tls() != nullptr;
-    read.peers = networks_of_file(folder + "/peers");
+    read.peers = base::networks_of_file(folder + "/peers");
     read.grace = std::chrono::milliseconds{
         number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};
     read.devices = base::InterfaceTable::read((folder + "/devices").c_str());

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/interface_table.hpp"
-#include "rsocket/network.hpp"
+#include "base/network.hpp"
 #include "stream/connection.hpp"
 #include "stream/looking.hpp"
 
@@ -24,7 +24,7 @@ struct Configuration {
     // RPMA_TLS is set: no byte goes over plain TCP or UDP.
     bool tls = false;
     // Where rsockets are known to listen.
-    std::vector<Network> peers;
+    std::vector<base::Network> peers;
     // Says how long a server that speaks first waits for the request of a peer that has said nothing
     // (probe.hpp).
     std::chrono::milliseconds grace{10};

@@ -62,7 +62,7 @@ int why_not_ask(const sockaddr_storage &address) {
 
 bool is_known(const sockaddr_storage &address) {
     return std::ranges::any_of(configuration().peers,
-                               [&](const Network &network) { return network.has(address); }) ||
+                               [&](const base::Network &network) { return network.has(address); }) ||
            registry::is_known_listener(address);
 }
 

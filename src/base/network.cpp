@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rsocket/network.hpp"
+#include "base/network.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <charconv>
 #include <cstring>
-#include <string>
 
-namespace rsockets {
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+namespace base {
 
 namespace {
 
@@ -68,4 +70,21 @@ bool Network::has(const sockaddr_storage &address) const {
            (rest == 0 || (differing >> (bits_of_byte - rest)) == std::byte{});
 }
 
-}  // namespace rsockets
+std::vector<Network> networks_of_file(const std::string &path) {
+    std::vector<Network> networks;
+    const auto text = text_of_file(path.c_str());
+    for_lines(text ? std::string_view{*text} : std::string_view{}, [&](Line line) {
+        const auto word = take_word(line.said);
+        const auto network = take_word(line.said).empty() ? Network::parse(word) : std::nullopt;
+        if (network) {
+            networks.push_back(*network);
+        } else if (!word.empty()) {
+            BASE_LOG(Warning,
+                     "%s:%u: \"%.*s\" is left out (expected a network, as 192.0.2.0/24 or 2001:db8::/32)",
+                     path.c_str(), line.number, static_cast<int>(line.whole.size()), line.whole.data());
+        }
+    });
+    return networks;
+}
+
+}  // namespace base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/network: a network of IPv4 or IPv6, as a line of /etc/rdma/rsocket/peers names it.
+// base/network: a network of IPv4 or IPv6, as a line of /etc/rdma/rsocket/peers names it.
 #pragma once
 
 #include <sys/socket.h>
@@ -7,9 +7,11 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-namespace rsockets {
+namespace base {
 
 class Network {
 public:
@@ -25,4 +27,8 @@ private:
     unsigned bits_ = 0;
 };
 
-}  // namespace rsockets
+// Returns the networks that a file names, one a line; none when there is no such file. A line that names none
+// is logged.
+[[nodiscard]] std::vector<Network> networks_of_file(const std::string &path);
+
+}  // namespace base
