@@ -8,7 +8,7 @@
 set -eu
 
 declare -A packages_of=(
-    [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libssl-dev
+    [build]='g++ cmake ninja-build pkg-config libibverbs-dev librdmacm-dev libpmem2-dev libisal-dev libssl-dev nettle-dev
              libfmt-dev libcli11-dev nlohmann-json3-dev prometheus-cpp-dev'
     [manual]='pandoc python3 man-db'
     [package]='dpkg-dev file libfabric-dev'
@@ -30,7 +30,7 @@ say() { printf 'install-dependencies: %s\n' "$*"; }
 
 # On a system other than Debian 12 the package names may differ, so this checks the tools and libraries of the build.
 check_tools() {
-    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl fmt prometheus-cpp-core)
+    local missing=() tools=(c++ cmake ninja pkg-config) libraries=(libibverbs librdmacm libpmem2 libisal libssl nettle fmt prometheus-cpp-core)
     local group tool library
     for group in "$@"; do
         case $group in

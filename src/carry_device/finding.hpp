@@ -37,7 +37,7 @@ struct Word {
     std::uint16_t port = 0;     // of the device, in an answer; of the asker, where it is passed on
     Kind kind = Calls;
     bool is_passed_on = false;
-    base::Digest proof{};  // of an answer
+    Digest proof{};  // of an answer
 };
 static_assert(sizeof(Word) == 72);
 

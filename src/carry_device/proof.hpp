@@ -3,18 +3,22 @@
 // only the two ends have seen. It names how many it has, and the other one proves that it knows all of these.
 #pragma once
 
+#include <nettle/hmac.h>
+
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
 
-#include "base/sha256.hpp"
 #include "carry/first_bytes.hpp"
 #include "carry/link.hpp"
 
 namespace carry_device {
+
+using Digest = std::array<std::uint8_t, SHA256_DIGEST_SIZE>;
 
 // How many of the first bytes each side has sent, as far as one end has seen them.
 struct Lengths {
@@ -80,19 +84,24 @@ struct Facts {
 };
 
 // The caller has as many bytes, unless the program has closed the connection meanwhile.
-[[nodiscard]] inline base::Digest proof_of(const Beginning &beginning, const Facts &facts) {
+[[nodiscard]] inline Digest proof_of(const Beginning &beginning, const Facts &facts) {
     std::vector<std::byte> known;
     for (std::uint32_t side = 0; side < 2; ++side) {
         const auto all = beginning.of_side(side).get();
         const auto bytes = all.first(std::min<std::size_t>(facts.proven.of_side[side], all.size()));
         known.insert(known.end(), bytes.begin(), bytes.end());
     }
-    return base::hmac_sha256(known, std::as_bytes(std::span{&facts, 1}));
+    hmac_sha256_ctx hash;
+    hmac_sha256_set_key(&hash, known.size(), reinterpret_cast<const std::uint8_t *>(known.data()));
+    hmac_sha256_update(&hash, sizeof(facts), reinterpret_cast<const std::uint8_t *>(&facts));
+    Digest digest;
+    hmac_sha256_digest(&hash, digest.size(), digest.data());
+    return digest;
 }
 
 // Returns as much of it as a hello has.
 [[nodiscard]] inline std::uint64_t short_proof_of(const Beginning &beginning, const Facts &facts) {
-    const base::Digest whole = proof_of(beginning, facts);
+    const Digest whole = proof_of(beginning, facts);
     std::uint64_t first = 0;
     std::memcpy(&first, whole.data(), sizeof(first));
     return first;

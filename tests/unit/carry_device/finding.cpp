@@ -22,6 +22,7 @@
 namespace {
 
 using carry_device::Beginning;
+using carry_device::Digest;
 using carry_device::Facts;
 using carry_device::Finding;
 using carry_device::Lengths;
@@ -193,7 +194,7 @@ void both_ends_prove_that_they_have_the_connection(void **) {
     const Ends ends;
     const Facts facts{.name = name, .asks = 1, .answers = 2, .port = 3, .proven = ends.ends[0].lengths()};
     assert_true(ends.ends[1].has(facts.proven));
-    const base::Digest proof = proof_of(ends.ends[0], facts);
+    const Digest proof = proof_of(ends.ends[0], facts);
     assert_true(proof == proof_of(ends.ends[1], facts));
 
     const auto differs = [&](const std::function<void(Facts &)> &change) {
