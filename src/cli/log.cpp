@@ -40,21 +40,39 @@ std::atomic<bool> with_time{false};
 // Where RPMA_LOG sends the lines besides, as in any program of librpma. It does not change after take_log().
 base::LogDestination destination{.kind = base::LogDestination::Kind::None, .level = RPMA_LOG_DISABLED};
 
-void put(std::string_view line) {
-    // Relaxed is enough: both need only be seen soon.
-    const std::string time = with_time.load(std::memory_order_relaxed) ? time_text() + " " : "";
-    std::fputs(fmt::format("rpma: {}{}\n", time, line).c_str(), stderr);
+// These are never destroyed, because their threads may still write.
+Outlet &standard_error() {
+    static auto &outlet =
+        *new Outlet{[](int, const std::string &text) { (void)write_to(STDERR_FILENO, text); }};
+    return outlet;
 }
 
-// Sends a line where RPMA_LOG says. A file gets it with one call, so that the lines of several threads and
-// processes do not mix.
+// A file gets a line with one call, so that the lines of several threads and processes do not mix.
+Outlet &destination_outlet() {
+    static auto &outlet = *new Outlet{[](int level, const std::string &text) {
+        constexpr std::array severities{LOG_CRIT, LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG};
+        if (destination.kind == base::LogDestination::Kind::Syslog) {
+            syslog(LOG_LOCAL7 | severities.at(static_cast<std::size_t>(level)), "%s", text.c_str());
+        } else {
+            (void)write_to(destination.fd, text);
+        }
+    }};
+    return outlet;
+}
+
+void put(int level, std::string_view line) {
+    // Relaxed is enough: both need only be seen soon.
+    const std::string time = with_time.load(std::memory_order_relaxed) ? time_text() + " " : "";
+    standard_error().put(level, fmt::format("rpma: {}{}\n", time, line));
+}
+
+// Sends a line where RPMA_LOG says.
 void send(int level, const std::string &line) {
-    constexpr std::array severities{LOG_CRIT, LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG};
     if (destination.kind == base::LogDestination::Kind::Syslog) {
-        syslog(LOG_LOCAL7 | severities.at(static_cast<std::size_t>(level)), "%s", line.c_str());
+        destination_outlet().put(level, line);
     } else if (destination.kind == base::LogDestination::Kind::Descriptor) {
-        const std::string text = fmt::format("{} rpma: {}\n", time_text(), line);
-        [[maybe_unused]] const auto written = write(destination.fd, text.data(), text.size());
+        Outlet &outlet = destination.fd == STDERR_FILENO ? standard_error() : destination_outlet();
+        outlet.put(level, fmt::format("{} rpma: {}\n", time_text(), line));
     }
 }
 
@@ -72,7 +90,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
     }
     const bool is_printed = level <= print_threshold.load(std::memory_order_relaxed);
     if (is_printed) {
-        put(line);
+        put(level, line);
     }
     if (level <= destination.level && !(is_printed && destination.fd == STDERR_FILENO)) {
         send(level, line);
@@ -87,14 +105,14 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
 
 // Prints the lines that a command itself logs, for instance a server. NOLINTNEXTLINE(cert-dcl50-cpp): the
 // signature is base's.
-void print_line(int, const char *, int, const char *, const char *format, ...) {
+void print_line(int level, const char *, int, const char *, const char *format, ...) {
     std::array<char, 1024> text;
     va_list arguments;
     va_start(arguments, format);
     std::vsnprintf(text.data(), text.size(), format, arguments);
     va_end(arguments);
     const std::string_view line{text.data()};
-    put(line.substr(0, line.find_last_not_of('\n') + 1));
+    put(level, line.substr(0, line.find_last_not_of('\n') + 1));
 }
 
 // Removes the name of the call that failed, because the caller's text already says what could not be done.
@@ -139,6 +157,20 @@ std::string time_text() {
     (void)gmtime_r(&now, &parts);
     (void)std::strftime(text.data(), text.size(), "%FT%TZ", &parts);
     return text.data();
+}
+
+std::vector<Outlet *> log_outlets() {
+    std::vector<Outlet *> outlets{&standard_error()};
+    if (destination.kind == base::LogDestination::Kind::Syslog ||
+        (destination.kind == base::LogDestination::Kind::Descriptor && destination.fd != STDERR_FILENO)) {
+        outlets.push_back(&destination_outlet());
+    }
+    return outlets;
+}
+
+std::string lost_log_lines(std::uint64_t lines) {
+    return fmt::format("rpma: {} {} lines are lost: the reader of this log had stopped\n", time_text(),
+                       lines);
 }
 
 void clear_log() {

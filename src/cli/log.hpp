@@ -2,9 +2,12 @@
 // cli/log: librpma's log, which tells the reason why a call failed; the return value alone does not.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/failure.hpp"
+#include "cli/outlet.hpp"
 
 namespace cli {
 
@@ -16,6 +19,11 @@ void take_log(bool verbose);
 // Prints warnings and errors as they come from now on, with the time, unless the journal of systemd gets the
 // lines and notes it itself. A server needs that, because it continues after them.
 void print_warnings();
+
+// Returns the outlets of standard error and of what RPMA_LOG names, and the line that tells how many were
+// lost.
+[[nodiscard]] std::vector<Outlet *> log_outlets();
+[[nodiscard]] std::string lost_log_lines(std::uint64_t lines);
 
 // Returns the time of now, in UTC, such as 2026-01-01T00:00:00Z.
 [[nodiscard]] std::string time_text();

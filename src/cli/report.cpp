@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -27,8 +27,8 @@ std::size_t columns_of_terminal() {
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-std::FILE *print_stream = stdout;
-int first_failure = 0;  // of print()
+int print_descriptor = STDOUT_FILENO;
+std::atomic<int> first_failure{0};  // of print(); relaxed, because it publishes nothing else
 
 }  // namespace
 
@@ -56,19 +56,26 @@ const char *exit_text(Exit exit) {
     return "failed";
 }
 
+// It is never destroyed, because its thread may still write.
+Outlet &print_outlet() {
+    static auto &outlet = *new Outlet{[](int, const std::string &text) {
+        const int error = write_to(print_descriptor, text);
+        int none = 0;
+        (void)first_failure.compare_exchange_strong(none, error, std::memory_order_relaxed);
+    }};
+    return outlet;
+}
+
 void print(std::string_view text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), print_stream) == text.size();
-    if ((!written || std::fflush(print_stream) != 0) && first_failure == 0) {
-        first_failure = errno;
-    }
+    print_outlet().put(0, std::string{text});
 }
 
 void print_to_standard_error() {
-    print_stream = stderr;
+    print_descriptor = STDERR_FILENO;
 }
 
 int print_failure() {
-    return first_failure;
+    return first_failure.load(std::memory_order_relaxed);
 }
 
 void Summary::add(const char *name, const nlohmann::json &value, const std::string &text) {
@@ -81,9 +88,8 @@ void Summary::add_text(const char *name, const std::string &text) {
 }
 
 // File names need not be UTF-8; other bytes are replaced.
-void Summary::print(bool as_json) const {
-    cli::print(as_json ? values_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-                       : lines_);
+std::string Summary::text(bool as_json) const {
+    return as_json ? values_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n" : lines_;
 }
 
 Progress::Progress(std::uint64_t total_bytes, bool wanted)

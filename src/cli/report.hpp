@@ -11,14 +11,16 @@
 #include <vector>
 
 #include "cli/failure.hpp"
+#include "cli/outlet.hpp"
 
 namespace cli {
 
 // Returns an outcome's name in JSON, such as "not committed".
 [[nodiscard]] const char *exit_text(Exit exit);
 
-// Writes to standard output at once. print_failure() tells whether that failed.
+// Writes to standard output, by its outlet. print_failure() tells whether that failed.
 void print(std::string_view text);
+[[nodiscard]] Outlet &print_outlet();
 // Makes print() write to standard error, because standard output gets a content.
 void print_to_standard_error();
 // Returns the errno value of the first print that failed; 0 when none did.
@@ -32,7 +34,8 @@ public:
     // The first adds a value only for JSON, the second only for people.
     void add_json(const char *name, const nlohmann::json &value) { values_[name] = value; }
     void add_text(const char *name, const std::string &text);
-    void print(bool as_json) const;
+    [[nodiscard]] std::string text(bool as_json) const;
+    void print(bool as_json) const { cli::print(text(as_json)); }
 
 private:
     nlohmann::ordered_json values_;

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/tls.hpp"
@@ -155,6 +156,42 @@ void print_event(const ServeOptions &options, const ServerEvent &event) {
     summary.print(options.json);
 }
 
+// Has threads of their own write what the server prints and logs, so that it goes on when a reader has
+// stopped.
+class Writers {
+public:
+    Writers() = default;
+    Writers(const Writers &) = delete;
+    Writers &operator=(const Writers &) = delete;
+    ~Writers() {
+        constexpr auto longest = std::chrono::seconds{2};
+        const auto deadline = base::Clock::now() + longest;
+        for (Outlet *const outlet : begun_) {
+            outlet->end(deadline);
+        }
+    }
+    [[nodiscard]] Outcome<> begin(bool json) {
+        for (Outlet *const outlet : log_outlets()) {
+            TRY(outlet->begin(lost_log_lines));
+            begun_.push_back(outlet);
+        }
+        TRY(print_outlet().begin([json](std::uint64_t lines) {
+            Summary summary;
+            summary.add_json("event", "lost");
+            summary.add_json("time", time_text());
+            summary.add_json("lines", lines);
+            summary.add_text("lost",
+                             fmt::format("{} lines: their reader had stopped, {}", lines, time_text()));
+            return summary.text(json);
+        }));
+        begun_.push_back(&print_outlet());
+        return {};
+    }
+
+private:
+    std::vector<Outlet *> begun_;
+};
+
 // Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves. An
 // address that several words stand for counts once.
 Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
@@ -271,6 +308,8 @@ Outcome<> serve(const ServeOptions &options) {
         leader = TRY(parse_address(options.follow));
     }
     const base::Fd signals = TRY(open_signals());
+    Writers writers;
+    TRY(writers.begin(options.json));
     auto places = TRY(open_places(options));
     StoreOptions wanted{
         .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
