@@ -14,9 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <map>
 #include <string>
 #include <string_view>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/log_destination.hpp"
 #include "base/mutex.hpp"
@@ -28,14 +30,44 @@ namespace {
 // librpma and the soft device log from any thread.
 constinit base::LastingMutex mutex;
 
+// The lines of librpma that a server has printed in the last minute, and prints once. A server that follows
+// another one asks for it each second, also when it is away.
+class Recent {
+public:
+    // Returns whether to print the line now.
+    [[nodiscard]] bool admits(const std::string &line) {
+        const auto now = base::Clock::now();
+        std::erase_if(since_, [now](const auto &entry) { return now - entry.second >= window; });
+        if (since_.contains(line)) {
+            return false;
+        }
+        if (since_.size() < most) {
+            since_[line] = now;
+        }
+        return true;
+    }
+
+private:
+    static constexpr auto window = std::chrono::minutes{1};
+    static constexpr std::size_t most = 64;
+    std::map<std::string, base::Clock::time_point> since_;
+};
+
+Recent &recent() REQUIRES(mutex) {
+    static auto &lines = *new Recent;
+    return lines;
+}
+
 // The last line of each level. Never destroyed: the engine may log when main() returns.
 std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1> &kept_lines() REQUIRES(mutex) {
     static auto &lines = *new std::array<std::string, RPMA_LOG_LEVEL_DEBUG + 1>;
     return lines;
 }
 
+// Relaxed is enough for these: they need only be seen soon.
 std::atomic<int> print_threshold{RPMA_LOG_DISABLED};
 std::atomic<bool> with_time{false};
+std::atomic<bool> is_server{false};
 
 // Where RPMA_LOG sends the lines besides, as in any program of librpma. It does not change after take_log().
 base::LogDestination destination{.kind = base::LogDestination::Kind::None, .level = RPMA_LOG_DISABLED};
@@ -60,8 +92,16 @@ Outlet &destination_outlet() {
     return outlet;
 }
 
+// Returns whether a line of librpma is not one that a server has printed a moment ago.
+bool is_new(const std::string &line) {
+    if (!is_server.load(std::memory_order_relaxed)) {
+        return true;
+    }
+    const base::Lock lock{mutex};
+    return recent().admits(line);
+}
+
 void put(int level, std::string_view line) {
-    // Relaxed is enough: both need only be seen soon.
     const std::string time = with_time.load(std::memory_order_relaxed) ? time_text() + " " : "";
     standard_error().put(level, fmt::format("rpma: {}{}\n", time, line));
 }
@@ -89,7 +129,7 @@ void keep_line(rpma_log_level level, const char *, int, const char *, const char
         return;
     }
     const bool is_printed = level <= print_threshold.load(std::memory_order_relaxed);
-    if (is_printed) {
+    if (is_printed && is_new(line)) {
         put(level, line);
     }
     if (level <= destination.level && !(is_printed && destination.fd == STDERR_FILENO)) {
@@ -147,6 +187,7 @@ void print_warnings() {
     if (print_threshold.load(std::memory_order_relaxed) < RPMA_LOG_LEVEL_WARNING) {
         print_threshold.store(RPMA_LOG_LEVEL_WARNING, std::memory_order_relaxed);
     }
+    is_server.store(true, std::memory_order_relaxed);
     with_time.store(secure_getenv("JOURNAL_STREAM") == nullptr, std::memory_order_relaxed);
 }
 

@@ -17,7 +17,8 @@ namespace cli {
 void take_log(bool verbose);
 
 // Prints warnings and errors as they come from now on, with the time, unless the journal of systemd gets the
-// lines and notes it itself. A server needs that, because it continues after them.
+// lines and notes it itself. A server needs that, because it continues after them. Of librpma the same line
+// is printed once a minute.
 void print_warnings();
 
 // Returns the outlets of standard error and of what RPMA_LOG names, and the line that tells how many were

@@ -100,21 +100,13 @@ until is_current; do :; done
 pulled second "$address/new"
 until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done
 
-# The follower is killed, amid a content that the leader gives slowly. Nothing of it is left, and it comes after the next start.
+# The follower is killed.
 kill -KILL "$server"
 wait "$server" 2>/dev/null || true
 server=
 head -c 8000000 /dev/urandom >large
 to_leader large large
 to_leader second new
-for round in 1 2 3; do
-    follow follower --keep 4
-    until grep -q . server.out; do :; done
-    kill -KILL "$server"
-    wait "$server" 2>/dev/null || true
-    server=
-    bounded "$rpma" check --store follower >stdout 2>stderr || die "a content is not good: $(cat stdout)"
-done
 follow follower --keep 4
 until is_current; do :; done
 pulled large "$address/large"
@@ -193,15 +185,51 @@ until bounded "$rpma" pull "$address/fresh" got >stdout 2>stderr; do :; done
 cmp got large || die "it does not follow the other store"
 cmp -s follower/.leader leader/.identity || die "it follows $(cat follower/.leader)"
 
-# No room, and no leader at the start.
+# No room. A content that can never have room is left out, and the next of its name comes.
 stop_server
 follow small --max-bytes 1M
-until told 'fresh: content 1 has no room here: --max-bytes'; do :; done
+until told 'fresh: content 1 has 8000000 bytes, and one here may have 1048576 (--max-bytes)'; do :; done
+to_leader second fresh
+until bounded "$rpma" pull "$address/fresh" got >stdout 2>stderr; do :; done
+cmp got second || die "the content after one that is too large"
+for name in a b c d; do to_leader first $name; done
+until told 'content 1 has no room here: --max-bytes'; do :; done
 stop_server
+
+# All names of the leader are gone: the follower says so, and keeps what it has.
 end_leader TERM
+rm -r leader/*
+lead
 follow follower --keep 4
+until told "$leader_address: has no content, and this store has"; do :; done
+pulled second "$address/new"
+stop_server
+grep -qF 'the leader was emptied' server.err || die "the server does not say it"
+
+# No leader at the start: a line of the log says so once, and not with each attempt. One says that it is back.
+end_leader TERM
+RPMA_LOG=file:$work/all.log:warning follow follower --keep 4
 pulled second "$address/new"
 until told 'refused: no server of a store is there'; do :; done
+until [ "$(grep -c 'no connection with' all.log)" -ge 4 ]; do :; done
+[ "$(grep -c 'no connection with' server.err)" -le 2 ] || die "one line for each attempt"
+lead
+to_leader second again
+until bounded "$rpma" pull "$address/again" got >stdout 2>stderr; do :; done
+until grep -qF "follows $leader_address again" server.err; do :; done
+stop_server
+end_leader TERM
+
+# Two that follow one another have nobody who takes pushes.
+start_server one
+one=$address
+stop_server
+follow_one=$leader_address leader_address=$one
+follow two
+leader_address=$follow_one
+"$rpma" serve --store one --listen "$one" --follow "$address" >one.out 2>one.err &
+helpers+=($!)
+until told "$one: follows this server, or the chain of servers that follow one another is longer than 8"; do :; done
 stop_server
 refused_with 2 'no:such:address: an IPv6 address is written in brackets' "$rpma" serve --store none --follow no:such:address
 [ ! -e none ] || die "a store was made"

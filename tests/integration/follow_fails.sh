@@ -8,7 +8,7 @@
 to_leader() { bounded "$rpma" push "$1" "$leader_address/$2" >stdout 2>stderr || die "push $*"; }
 lead() { # starts the leader again, at its address
     : >leader.out
-    "$rpma" serve --store leader --listen "$leader_address" --keep 4 >>leader.out 2>leader.err &
+    "$rpma" serve --store leader --listen "$leader_address" --keep $keep >>leader.out 2>leader.err &
     leader=$!
     helpers+=($leader)
     until grep -q '^listening' leader.out; do kill -0 $leader || die "the leader: $(cat leader.err)"; done
@@ -19,10 +19,19 @@ end_leader() {
 }
 # told TEXT: the status says so
 told() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
+# metric NAME: its value
+metric() {
+    local http
+    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
+    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
+    sed -n "s/^$1 \([0-9.e+]*\).*/\1/p" <&"$http"
+    exec {http}>&-
+}
 # sequences NAME: those of the follower
 sequences() { find "follower/$1" -name '[0-9]*' -printf '%f\n' 2>/dev/null | sort -n | tr '\n' ' '; }
 
-start_server leader --keep 4
+keep=4
+start_server leader --keep $keep
 leader=$server leader_address=$address
 head -c 300000 /dev/urandom >first
 head -c 200000 /dev/urandom >second
@@ -63,3 +72,52 @@ stop_server
 for name in a b c; do
     [ "$(sequences $name)" = '1 2 3 ' ] || die "$name has $(sequences $name)"
 done
+
+# The follower is killed amid a content, of which it has written some parts. Nothing of it is left, and it comes after the next start.
+# Each opening of the FIFO lets one write through.
+head -c 2000000 /dev/urandom >large
+to_leader large large
+mkfifo slow
+RPMA_TEST_SLOW=$work/slow start_server follower --follow "$leader_address" --keep 4
+for _ in 1 2 3; do : >slow; done
+kill -KILL "$server"
+wait "$server" 2>/dev/null || true
+server=
+rm slow
+[ "$(sequences large)" = '' ] || die "it has $(sequences large)"
+bounded "$rpma" check --store follower >stdout 2>stderr || die "a content is not good: $(cat stdout)"
+start_server follower --follow "$leader_address" --keep 4
+until told 'has all that it keeps'; do :; done
+pulled large "$address/large"
+stop_server
+
+# Storage hangs: the status says so.
+to_leader large large
+mkfifo slow
+RPMA_TEST_SLOW=$work/slow start_server follower --follow "$leader_address" --keep 4 --push-lease 3 --metrics METRICS
+exec {disk}>slow
+rm slow
+until told 'large: storage has not done what a content of'; do :; done
+[ "$(metric rpma_behind_faults)" = 1 ] || die "the metrics do not tell it"
+exec {disk}>&-
+until told 'has all that it keeps'; do :; done
+bounded "$rpma" status "$address" >stdout 2>stderr || die "storage goes on"
+stop_server
+
+# The leader removes a content that it has told of. That is no fault: the next one comes.
+end_leader
+rm -r follower
+RPMA_TEST_SLOW=$work/slow start_server follower --follow "$leader_address" --keep 1
+until told 'no server of a store is there'; do :; done
+mkfifo slow
+keep=1
+lead
+exec {disk}>slow # it has the leader's list, and writes
+rm slow
+to_leader large c
+until [ ! -e leader/c/3 ]; do :; done
+exec {disk}>&-
+until told 'has all that it keeps'; do :; done
+! grep 'does not follow.*: content' server.err || die "what the leader has removed is a fault"
+[ "$(sequences c)" = '4 ' ] || die "c has $(sequences c)"
+stop_server

@@ -63,6 +63,7 @@ start_server() {
     for try in $(seq 50); do
         port=$(shuf -i 20000-31999 -n 1)
         address=${listen_on:-${RPMA_TEST_ADDRESS:-127.0.0.1}}:$port
+        [ "$address" != "${leader_address:-}" ] || continue # a leader that is away comes back there
         metrics_port=$(shuf -i 20000-31999 -n 1)
         rm -f server.fifo
         mkfifo server.fifo

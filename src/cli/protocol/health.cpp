@@ -122,7 +122,8 @@ std::string encode_health(const Health &health) {
                              {"contents", follows.contents},
                              {"bytes", follows.bytes},
                              {"told", follows.seconds.has_value()},
-                             {"seconds", follows.seconds.value_or(0)}};
+                             {"seconds", follows.seconds.value_or(0)},
+                             {"hops", follows.hops}};
     }
     object["reasons"] = json::array();
     for (const Reason &reason : health.reasons) {
@@ -184,6 +185,9 @@ Outcome<Health> decode_health(std::string_view text) {
         bool told = false;
         std::uint64_t seconds = 0;
         members.take_in("follows", [&](Members one) {
+            if (one.has("hops")) {
+                one.take("hops", follows.hops);
+            }
             return static_cast<bool>(one.take("leader", follows.leader)
                                          .take("contents", follows.contents)
                                          .take("bytes", follows.bytes)

@@ -22,6 +22,8 @@ constexpr double leader_timeout_seconds = 30;  // without an answer of the leade
 constexpr auto shortest_pause = std::chrono::seconds{1};
 constexpr auto longest_pause = std::chrono::seconds{60};
 constexpr int part_of_time = 10;
+// A chain of followers has fewer servers, or is a loop.
+constexpr std::uint64_t most_hops = 8;
 
 double duration_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -51,12 +53,13 @@ std::vector<Session::Range> differing(const Blocks &content, const Blocks &other
 
 }  // namespace
 
-Follower::Follower(Store &store, Address leader, std::uint64_t keep)
+Follower::Follower(Store &store, Address leader, std::uint64_t keep, Clock::duration patience)
     : store_{store},
       leader_{std::move(leader)},
       leader_name_{leader_.text()},
       keep_{keep},
-      following_{leader_name_, 0, 0, {}} {}
+      patience_{patience},
+      following_{.leader = leader_name_} {}
 
 Follower::~Follower() {
     stop();
@@ -103,6 +106,26 @@ void Follower::tell(Health &health) const {
                                               "started again",
                                               errno_text(storage_error_), leader_name_)});
     }
+    if (in_storage_ && Clock::now() - in_storage_->since >= patience_) {
+        const auto seconds =
+            std::chrono::floor<std::chrono::seconds>(Clock::now() - in_storage_->since).count();
+        health.reasons.push_back({"slow", in_storage_->name, 0,
+                                  fmt::format("storage has not done what a content of {} needs, for {} "
+                                              "seconds",
+                                              leader_name_, seconds)});
+    }
+}
+
+template <typename Call>
+auto Follower::in_storage(const std::string &name, Call call) {
+    {
+        const base::Lock lock{mutex_};
+        in_storage_ = {name, Clock::now()};
+    }
+    auto result = call();
+    const base::Lock lock{mutex_};
+    in_storage_.reset();
+    return result;
 }
 
 void Follower::run() {
@@ -140,6 +163,9 @@ void Follower::end_round() {
                           sentence->c_str());
         }
     }
+    if (sentences.empty() && !logged_.empty()) {
+        BASE_LOG_PEER(Warning, "%s follows %s again", store_.text().c_str(), leader_name_.c_str());
+    }
     logged_ = std::move(sentences);
     {
         const base::Lock lock{mutex_};
@@ -169,8 +195,17 @@ Outcome<> Follower::look() {
         }
         names[content.name].push_back(std::move(content));
     }
+    if (names.empty()) {
+        Health own;
+        store_.tell_known(own);
+        if (own.contents != 0) {
+            add_reason({}, 0,
+                       fmt::format("{}: has no content, and this store has {}: the leader was emptied",
+                                   leader_name_, own.contents));
+        }
+    }
     std::vector<Listed> wanted;
-    Following lacks{leader_name_, 0, 0, {}};
+    Following lacks{.leader = leader_name_, .hops = hops_};
     for (auto &[name, theirs] : names) {
         std::ranges::sort(theirs, {}, &Listed::sequence);
         for (Listed &content : missing(theirs)) {
@@ -189,7 +224,8 @@ Outcome<> Follower::look() {
 
 // Ends early when storage has failed, or the leader is away. When a content cannot be taken now, the later
 // ones of its name wait for it: the store takes no content that is older than its newest. One that is damaged
-// at the leader is left out.
+// at the leader, or that this store may never have, is left out. One that the leader has removed since it
+// told of it is no fault: the next round asks again.
 Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
     std::string waiting;
     for (const Listed &content : wanted) {
@@ -199,6 +235,12 @@ Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
         if (!content.fault.empty()) {
             add_reason(content.name, content.sequence,
                        fmt::format("cannot be pulled: there it {}", content.fault));
+            continue;
+        }
+        if (content.note.length > store_.capacity()) {
+            add_reason(content.name, content.sequence,
+                       fmt::format("has {} bytes, and one here may have {} (--max-bytes)",
+                                   content.note.length, store_.capacity()));
             continue;
         }
         auto fetched = fetch(content, Part::Changes);
@@ -214,6 +256,9 @@ Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
         if (fetched.error().exit == Exit::Unreachable) {
             return fetched;
         }
+        if (is_pruned(content)) {
+            continue;
+        }
         add_reason(content.name, content.sequence, fetched.error().text);
         if (!differs_) {
             waiting = content.name;
@@ -222,10 +267,31 @@ Outcome<> Follower::fetch_all(std::span<const Listed> wanted) {
     return {};
 }
 
+// Returns whether the leader has the content no more, and has others of the name.
+bool Follower::is_pruned(const Listed &content) const {
+    TransferOptions options;
+    options.address = leader_name_;
+    options.timeout_seconds = leader_timeout_seconds;
+    const auto list = ask_for_list({leader_, content.name}, options);
+    return list && !list->empty() &&
+           std::ranges::find(*list, content.sequence, &Listed::sequence) == list->end();
+}
+
 // Fails when the leader has another store than the one that was followed before. Where the leader has removed
 // what this store has, nothing else tells these stores apart.
 Outcome<> Follower::know_leader() {
-    const std::string store = TRY(ask_for_health(leader_, leader_name_, leader_timeout_seconds)).store;
+    const Health health = TRY(ask_for_health(leader_, leader_name_, leader_timeout_seconds));
+    hops_ = health.follows ? std::min(health.follows->hops, most_hops) + 1 : 1;
+    if (hops_ > most_hops) {
+        {
+            const base::Lock lock{mutex_};
+            following_.hops = hops_;
+        }
+        return failed(
+            "{}: follows this server, or the chain of servers that follow one another is longer than {}",
+            leader_name_, most_hops);
+    }
+    const std::string &store = health.store;
     const std::string known = TRY(store_.leader());
     if (store == known) {
         return {};
@@ -269,7 +335,8 @@ std::vector<Listed> Follower::missing(std::span<const Listed> theirs) {
 // Fails with Exit::Unreachable when the leader is away.
 Outcome<> Follower::fetch(const Listed &content, Part part) {
     differs_ = false;
-    const auto upload = TRY(store_.replica(content.name, content.sequence));
+    const auto upload =
+        TRY(in_storage(content.name, [&] { return store_.replica(content.name, content.sequence); }));
     const auto session = TRY(Session::open(
         leader_,
         {.version = protocol_version, .mode = Mode::Pull, .sequence = content.sequence, .name = content.name},
@@ -300,13 +367,14 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
     std::vector<Session::Range> ranges{{0, note.length}};
     const auto there = decode_blocks(TRY(session.look()));
     if (there && there->length == note.length && there->checksum() == note.checksum) {
-        const auto here = decode_blocks(upload.begin_as_newest(note.length));
+        const auto here =
+            decode_blocks(in_storage(content.name, [&] { return upload.begin_as_newest(note.length); }));
         if (here && here->block_size == there->block_size && part == Part::Changes) {
             ranges = differing(*there, *here);
         }
     }
     is_whole_ = ranges.size() == 1 && ranges.front().length == note.length;
-    TRY(stored(upload.reserve(note.length)));
+    TRY(stored(in_storage(content.name, [&] { return upload.reserve(note.length); })));
     std::uint64_t end = 0;
     // Has the store take the bytes before the offset from its newest content, so many at once that the leader
     // hears of this pull meanwhile.
@@ -314,7 +382,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
         constexpr std::uint64_t most = std::uint64_t{64} << 20;
         while (end < offset) {
             end = std::min(offset, end + most);
-            TRY(stored(upload.store(end, {}, {})));
+            TRY(stored(in_storage(content.name, [&] { return upload.store(end, {}, {}); })));
             TRY(session.keep_alive());
         }
         return stops() ? failed("the server stops") : Outcome<>{};
@@ -322,7 +390,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
     const auto take = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
         TRY(pass_to(offset));
         const auto begin = Clock::now();
-        TRY(stored(upload.store(offset, bytes, {})));
+        TRY(stored(in_storage(content.name, [&] { return upload.store(offset, bytes, {}); })));
         metrics_->stored(bytes.size(), duration_since(begin));
         end = offset + bytes.size();
         return {};
@@ -331,7 +399,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
     TRY(pass_to(note.length));
     session.close();
     const auto begin = Clock::now();
-    TRY(stored(upload.commit_as(note)));
+    TRY(stored(in_storage(content.name, [&] { return upload.commit_as(note); })));
     metrics_->committed(note.length, duration_since(begin));
     return {};
 }

@@ -27,8 +27,11 @@ class Session;
 
 class Follower {
 public:
-    // The store outlives it, and keeps so many contents of each name.
-    Follower(Store &store, Address leader, std::uint64_t keep);
+    using Clock = std::chrono::steady_clock;
+
+    // The store outlives it, and keeps so many contents of each name. A call of storage that takes longer
+    // than `patience` is told.
+    Follower(Store &store, Address leader, std::uint64_t keep, Clock::duration patience);
     Follower(const Follower &) = delete;
     Follower &operator=(const Follower &) = delete;
     ~Follower();
@@ -46,8 +49,6 @@ public:
     void tell(Health &health) const;
 
 private:
-    using Clock = std::chrono::steady_clock;
-
     enum class Part { Changes, Whole };
 
     void run();
@@ -58,6 +59,10 @@ private:
     [[nodiscard]] Outcome<> fetch_all(std::span<const Listed> wanted);
     [[nodiscard]] Outcome<> fetch(const Listed &content, Part part);
     [[nodiscard]] Outcome<> fill(StoreUpload &upload, const Listed &content, Session &session, Part part);
+    [[nodiscard]] bool is_pruned(const Listed &content) const;
+    // Returns what the call of storage returns, which is told while it takes long.
+    template <typename Call>
+    auto in_storage(const std::string &name, Call call);
     [[nodiscard]] Outcome<> stored(const Answer &answer);
     [[nodiscard]] bool storage_has_failed() const;
     void add_reason(const std::string &name, std::uint64_t sequence, const std::string &text);
@@ -68,11 +73,13 @@ private:
     Address leader_;
     std::string leader_name_;
     std::uint64_t keep_;
+    Clock::duration patience_;
     Metrics *metrics_ = nullptr;  // since start(), as the next
     Committed committed_;
     bool differs_ = false;          // the last content that was pulled has not the bytes of its checksum
     bool is_whole_ = false;         // none of these bytes is of the store's newest content
     std::vector<Reason> found_;     // in this round
+    std::uint64_t hops_ = 0;        // to the server that follows none
     std::set<std::string> logged_;  // what the last round has found, as sentences
     Clock::duration took_{};        // for the list of the leader, in this round
     std::atomic<bool> stopping_{false};
@@ -82,6 +89,11 @@ private:
     std::optional<Clock::time_point> told_ GUARDED_BY(mutex_);  // when the leader did
     std::vector<Reason> reasons_ GUARDED_BY(mutex_);            // of the last round
     int storage_error_ GUARDED_BY(mutex_) = 0;                  // nothing is taken after it
+    struct InStorage {
+        std::string name;
+        Clock::time_point since;
+    };
+    std::optional<InStorage> in_storage_ GUARDED_BY(mutex_);  // the call that is under way
     std::thread thread_;
 };
 

@@ -18,7 +18,7 @@ cli::Health some_health() {
     health.pushes = {{"a", "192.0.2.1", "writer", 7}};
     health.commits = {{{"a", "192.0.2.1", "writer", 5}, true}};
     health.last = {"b", 9, {5, 6, "2026-01-01T00:00:00Z", "192.0.2.2", "", ""}, ""};
-    health.follows = {"192.0.2.9:7204", 2, 10, 4};
+    health.follows = {"192.0.2.9:7204", 2, 10, 4, 3};
     health.reasons = {{"truncated", "a", 2, "has 1 bytes (expected 2)"}, {"storage", "", 0, "failed"}};
     return health;
 }
@@ -33,7 +33,8 @@ void a_status_survives(void **) {
     assert_true(read->commits.size() == 1 && read->commits[0].left && read->commits[0].push.seconds == 5);
     assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
     assert_string_equal(read->store.c_str(), health.store.c_str());
-    assert_true(read->follows && read->follows->contents == 2 && read->follows->seconds == 4U);
+    assert_true(read->follows && read->follows->contents == 2 && read->follows->seconds == 4U &&
+                read->follows->hops == 3);
     assert_string_equal(read->reasons.at(0).sentence().c_str(), "a: content 2 has 1 bytes (expected 2)");
     assert_string_equal(read->reasons.at(1).sentence().c_str(), "failed");
     for (std::size_t size = 0; size < text.size(); ++size) {
@@ -61,7 +62,7 @@ void other_text_is_no_status(void **) {
 // Older servers tell of no commits and no leader, and always of the room.
 void an_older_server_is_understood(void **) {
     std::string text = cli::encode_health(some_health());
-    for (const char *member : {"commits", "follows", "room_known", "store"}) {
+    for (const char *member : {"commits", "hops", "follows", "room_known", "store"}) {
         const std::size_t at = text.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
         text.at(at + 1) = '_';
