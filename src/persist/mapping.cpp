@@ -191,6 +191,8 @@ struct AreaQuery {
     std::array<std::uint64_t, 2> name_addresses{};
 };
 constexpr std::uint64_t query_writable = 2;
+constexpr std::uint64_t query_this_or_next = 16;  // the area of the address, or the first one behind it
+constexpr std::uint64_t query_of_file = 32;       // only areas of files are asked for
 constexpr unsigned long procmap_query = _IOWR('f', 17, AreaQuery);
 
 // Returns whether the area of the address may be written, or an error when the kernel cannot tell (ENOTTY
@@ -220,6 +222,15 @@ bool is_in_writable_area(std::uintptr_t address) {
 }
 
 }  // namespace
+
+bool is_of_file(std::uintptr_t address, std::size_t length) {
+    const base::Fd maps{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    AreaQuery query{.query_flags = query_this_or_next | query_of_file, .query_addr = address};
+    if (!maps || ioctl(maps.get(), procmap_query, &query) != 0) {
+        return errno != ENOENT;  // there is no such area
+    }
+    return query.vma_start < address + length;
+}
 
 // The page is written only where an older kernel leaves no quicker way. A first write to one page of a file
 // keeps the kernel from ever mapping the pages around it as one large page, and then each transfer into the

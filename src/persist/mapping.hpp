@@ -46,6 +46,11 @@ struct Mapping {
 // call it.
 [[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);
 
+// Returns whether a part of mapped memory is a file's, so that a page fault there may wait for storage.
+// Returns true where the kernel does not tell it quickly (before Linux 6.11). Takes microseconds. Any thread
+// may call it.
+[[nodiscard]] bool is_of_file(std::uintptr_t address, std::size_t length);
+
 // Returns whether the first and the last page of mapped memory may be written. From Linux 6.11 on it only
 // looks; on an older kernel it writes to them, so that they are present afterwards. Takes microseconds; an
 // older kernel takes milliseconds when they may not be written. Any thread may call it.

@@ -63,6 +63,15 @@ base::Result<std::unique_ptr<persist::Region>> durable_of(void *address, std::si
     return persist::Region::open(address, length);
 }
 
+// Has a thread stand by for the engine when the engine may have to wait for storage to touch the memory.
+void watch(std::uintptr_t address, std::size_t length, unsigned access) {
+    Engine &engine = Engine::instance();
+    if (!engine.is_watched() &&
+        (is_implicit(address, length, access) || persist::is_of_file(address, length))) {
+        engine.watch();
+    }
+}
+
 // Connections that wrote here hold the persist::Region until a flush, and the memory may be unmapped before
 // that.
 void let_go(const std::shared_ptr<persist::Region> &durable) {
@@ -118,6 +127,7 @@ ibv_mr *register_region(ibv_pd &pd, void *address, std::size_t length, std::uint
                  limits::max_mr);
         return failed<ibv_mr>(inserted.error().number);
     }
+    watch(reinterpret_cast<std::uintptr_t>(address), length, access);
     region->handle = region->lkey;
     count(static_cast<ProtectionDomain &>(pd).users);
     if (of.holds != nullptr) {
@@ -162,6 +172,7 @@ int change(MemoryRegion &region, const Registered &to, ibv_pd *pd) {
         Memory::instance().open(region, region.lkey);
         return EBUSY;
     }
+    watch(reinterpret_cast<std::uintptr_t>(to.address), to.length, to.access);
     let_go(region.durable);
     region.durable = *std::move(durable);
     count(static_cast<ProtectionDomain *>(pd)->users);

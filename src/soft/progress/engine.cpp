@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/engine: the thread that serves the groups which no other thread serves.
+// soft/progress/engine: the thread that serves the groups which no other thread serves. standby.cpp has the
+// thread that takes over from it.
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -113,32 +114,23 @@ base::Result<void> Engine::enrol(Group &group) {
         return opened;
     }
     state.held.reserve(state.groups.size() + 1);
+    state.reported.reserve(state.groups.size() + 1);
     group.engine_key_ = state.next_key++;
     epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
         BASE_LOG(Error, "cannot watch a completion queue: %s", base::error_text(errno));
         return base::failure(ENOMEM);
     }
-    state.groups.emplace(group.engine_key_, group.weak_from_this());
+    state.groups.emplace(group.engine_key_, Known{.key = group.engine_key_, .group = group.weak_from_this()});
     TickedGroups one;
     one.emplace(group.engine_key_, group.weak_from_this());
     group.tick_node_ = one.extract(one.begin());
     base::EndedThread::Earlier ended;
-    if (!state.running) {
+    if (state.ready < threads_needed()) {
         ended = state.ended_thread.take();
-        // The program's threads handle the signals, and not this one.
-        const int error = base::start_thread<&Engine::run>(*this, base::signals_from_outside());
-        if (error == 0) {
-            state.running = true;
-        } else {
-            BASE_LOG(Error, "cannot start the soft device's thread: %s%s", base::error_text(error),
-                     error == EAGAIN
-                         ? " (expected that its user, or its cgroup, may have one more: ulimit -u, "
-                           "pids.max)"
-                         : "");
-        }
+        start_threads();
     }
-    const bool runs = state.running;
+    const bool runs = state.ready != 0;
     lock.unlock();
     base::EndedThread::join(ended);
     return runs ? base::Result<void>{} : base::failure(ENOMEM);
@@ -150,7 +142,10 @@ void Engine::withdraw(Group &group) {
     (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
     state.ticked_groups.erase(group.engine_key_);
     std::erase(state.held, group.engine_key_);
-    state.groups.erase(group.engine_key_);
+    if (const auto known = state.groups.find(group.engine_key_); known != state.groups.end()) {
+        std::erase(state.reported, &known->second);
+        state.groups.erase(known);
+    }
     if (state.groups.empty()) {
         base::raise_event(state.wake.get());  // the thread ends with the last group
     }
@@ -160,10 +155,28 @@ void Engine::begin_ticks(Group &group, Ticks how) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
     state.ticked_groups.insert(std::move(group.tick_node_));  // no effect when it is among them already
-    const int needed_ms = how == Ticks::Fast ? fast_tick_ms : slow_tick_ms;
-    if (state.tick_ms < 0 || state.tick_ms > needed_ms) {
-        state.tick_ms = needed_ms;
-        base::raise_event(state.wake.get());
+    state.tick_every(how == Ticks::Fast ? fast_tick_ms : slow_tick_ms);
+}
+
+void Engine::State::tick_every(int ms) {
+    if (tick_ms < 0 || tick_ms > ms) {
+        tick_ms = ms;
+        base::raise_event(wake.get());
+    }
+}
+
+void Engine::State::release(Known &known) {
+    known.claimed = false;
+    const bool reported_again = std::exchange(known.reported_again, false);
+    const bool held_again = std::exchange(known.held_again, false);
+    if (reported_again) {
+        report(known);
+    }
+    if (held_again) {
+        held.push_back(known.key);
+    }
+    if (reported_again || held_again) {
+        base::raise_event(wake.get());
     }
 }
 
@@ -191,29 +204,33 @@ bool Engine::tell_held(Group &group) {
 
 // Has the groups send what their sources hold back. Returns whether it has to look again after a nap: the
 // programs that posted much since the last look will post more, and need not wake the thread again.
-bool Engine::look_at_held() {
+bool Engine::look_at_held(Turn &turn) {
     State &state = *state_;
+    std::shared_ptr<Group> group;  // is destroyed without the lock
     std::size_t kept = 0;
-    while (true) {
-        std::shared_ptr<Group> group;
-        bool last_time = false;
-        {
-            const base::Lock lock{state.mutex};
-            if (kept >= state.held.size()) {
-                return kept != 0;
-            }
-            group = state.groups.at(state.held[kept]).lock();
-            last_time = state.ending || !group || !group->holds_anew();
-            if (last_time) {
-                state.held.erase(state.held.begin() + static_cast<std::ptrdiff_t>(kept));
-            } else {
-                ++kept;
-            }
+    const base::Lock lock{state.mutex};
+    while (!turn.lost && kept < state.held.size()) {
+        Known &known = state.groups.at(state.held[kept]);
+        auto next = known.claimed ? nullptr : known.group.lock();
+        const bool last_time = state.ending || !next || !next->holds_anew();
+        known.held_again = known.claimed;
+        if (last_time) {
+            state.held.erase(state.held.begin() + static_cast<std::ptrdiff_t>(kept));
+        } else {
+            ++kept;
         }
-        if (group) {
-            group->serve_held(last_time);
+        if (next) {
+            known.claimed = true;
+            {
+                const base::Unlock unlocked{state.mutex};
+                group = std::move(next);
+                group->serve_held(last_time);
+            }
+            state.release(known);
+            end_turn(turn);
         }
     }
+    return kept != 0;
 }
 
 // Sleeps until the next look at what is held, or until there is something else to do.
@@ -226,13 +243,16 @@ void Engine::nap() {
     (void)ppoll(&events, 1, &time, nullptr);
 }
 
-// Takes the next group after the key of those that the tick looks at.
+// Takes the next group after the key of those that the tick looks at. One that another thread serves keeps
+// its place.
 std::shared_ptr<Group> Engine::take_ticked(std::uint64_t &key) {
-    const base::Lock lock{state_->mutex};
-    TickedGroups &groups = state_->ticked_groups;
+    State &state = *state_;
+    state.mutex.assert_held();
+    TickedGroups &groups = state.ticked_groups;
     for (auto next = groups.upper_bound(key); next != groups.end(); ++next) {
         key = next->first;
-        if (auto group = next->second.lock()) {
+        auto group = state.groups.at(key).claimed ? nullptr : next->second.lock();
+        if (group) {
             group->tick_node_ = groups.extract(next);
             return group;
         }
@@ -241,59 +261,109 @@ std::shared_ptr<Group> Engine::take_ticked(std::uint64_t &key) {
 }
 
 // Looks at the groups that want ticks, and returns how long the engine may sleep.
-int Engine::tick(base::Clock::time_point now) {
+int Engine::tick(base::Clock::time_point now, Turn &turn) {
     State &state = *state_;
     base::tell_withheld_lines(now, false);
-    {
-        const base::Lock lock{state.mutex};
-        state.tick_ms = -1;  // a group that wants ticks from here on wakes the thread again
-    }
+    std::shared_ptr<Group> group;  // is destroyed without the lock
     bool fast = false;
     std::uint64_t key = State::wake_key;
+    const base::Lock lock{state.mutex};
+    state.tick_ms = -1;  // a group that wants ticks from here on wakes the thread again
     // Each group is taken out first, so that a group that wants ticks again meanwhile is not lost.
-    while (const auto group = take_ticked(key)) {
-        const Ticks wanted = group->tick(now);
+    while (!turn.lost) {
+        auto next = take_ticked(key);
+        if (!next) {
+            break;
+        }
+        Known &known = state.groups.at(key);
+        known.claimed = true;
+        Ticks wanted = Ticks::None;
+        {
+            const base::Unlock unlocked{state.mutex};
+            group = std::move(next);
+            wanted = group->tick(now);
+        }
+        state.release(known);
+        end_turn(turn);
         if (wanted != Ticks::None) {
-            const base::Lock lock{state.mutex};
             state.ticked_groups.insert(std::move(group->tick_node_));
+            if (turn.lost) {
+                state.tick_every(wanted == Ticks::Fast ? fast_tick_ms : slow_tick_ms);
+            }
         }
         fast = fast || wanted == Ticks::Fast;
     }
-    const base::Lock lock{state.mutex};
+    if (turn.lost) {
+        return -1;
+    }
     fast = fast || state.tick_ms == fast_tick_ms;  // a group that had its turn above wants them so since
     state.tick_ms = state.ticked_groups.empty() ? -1 : fast ? fast_tick_ms : slow_tick_ms;
     return state.tick_ms;
 }
 
-Engine::Served Engine::serve_ready(int timeout_ms) {
+// Serves the groups that the engine's set reports. An assistant has no turn.
+Engine::Served Engine::serve_ready(int timeout_ms, Turn *turn) {
     State &state = *state_;
     std::array<epoll_event, max_events> events;
+    if (turn != nullptr && timeout_ms != 0) {
+        begin_sleep(*turn);
+        if (turn->lost) {
+            return {};
+        }
+    }
     const int count = epoll_wait(state.epoll.get(), events.data(), max_events, timeout_ms);
+    if (turn != nullptr) {
+        end_sleep(*turn);
+    }
     Served served{};
+    std::shared_ptr<Group> group;  // is destroyed without the lock
+    const base::Lock lock{state.mutex};
     for (int i = 0; i < count; ++i) {
         const std::uint64_t key = events[static_cast<std::size_t>(i)].data.u64;
         if (key == State::wake_key) {
             served.woken = true;
-            continue;
-        }
-        std::shared_ptr<Group> group;
-        {
-            const base::Lock lock{state.mutex};
-            if (const auto known = state.groups.find(key); known != state.groups.end()) {
-                group = known->second.lock();
-            }
-        }
-        if (group) {
-            group->serve_for_engine();
-            served.work = true;
+        } else if (const auto known = state.groups.find(key); known != state.groups.end()) {
+            state.report(known->second);
         }
     }
+    if (turn != nullptr) {
+        end_turn(*turn);
+    }
+    while (!state.reported.empty() && (turn == nullptr || !turn->lost)) {
+        Known &known = *state.reported.back();
+        state.reported.pop_back();
+        known.reported = false;
+        known.reported_again = known.claimed;
+        auto next = known.claimed ? nullptr : known.group.lock();
+        if (!next) {
+            continue;
+        }
+        known.claimed = true;
+        {
+            const base::Unlock unlocked{state.mutex};
+            group = std::move(next);
+            group->serve_for_engine();
+        }
+        served.work = true;
+        state.release(known);
+        if (turn != nullptr) {
+            end_turn(*turn);
+        }
+    }
+    if (turn != nullptr && turn->lost && !state.reported.empty()) {
+        base::raise_event(state.wake.get());
+    }
+    served.more = !state.reported.empty();
+    served.over = state.is_over();
     return served;
 }
 
 void Engine::assist(std::atomic<base::Clock::time_point> &last) {
     constexpr std::chrono::microseconds seldom{50};
     constexpr std::chrono::microseconds enough{50};  // then the caller's own queue has its turn
+    if (state_->watched.load(std::memory_order_relaxed)) {
+        return;  // the caller would wait for the memory of others
+    }
     const auto now = base::Clock::now();
     if (now - last.exchange(now, std::memory_order_relaxed) > seldom) {
         return;
@@ -302,7 +372,7 @@ void Engine::assist(std::atomic<base::Clock::time_point> &last) {
     if (!state_->assisted.exchange(true, std::memory_order_relaxed)) {
         base::raise_event(state_->wake.get());
     }
-    while (serve_ready(0).work && base::Clock::now() - now < enough) {
+    while (serve_ready(0, nullptr).work && base::Clock::now() - now < enough) {
     }
 }
 
@@ -314,37 +384,66 @@ void Engine::end_assistance() {
 }
 
 // Sleeps until another thread wakes it, or until it is time to check whether the assistant has stopped.
-Engine::Served Engine::sleep_beside_assistant(int timeout_ms) {
+Engine::Served Engine::sleep_beside_assistant(int timeout_ms, Turn &turn) {
     State &state = *state_;
     pollfd wake{.fd = state.wake.get(), .events = POLLIN, .revents = 0};
-    const bool woken = poll(&wake, 1, timeout_ms) > 0;
+    begin_sleep(turn);
+    const bool woken = !turn.lost && poll(&wake, 1, timeout_ms) > 0;
+    end_sleep(turn);
     const unsigned assists = state.assists.load(std::memory_order_relaxed);
     const auto now = base::Clock::now();
-    if (std::exchange(state.known_assists, assists) != assists) {
-        state.assisted_at = now;
-    } else if (now - state.assisted_at >= base::Milliseconds{fast_tick_ms}) {
+    if (std::exchange(turn.known_assists, assists) != assists) {
+        turn.assisted_at = now;
+    } else if (now - turn.assisted_at >= base::Milliseconds{fast_tick_ms}) {
         base::set_shared(state.assisted, false);
     }
-    return {.woken = woken};
+    const base::Lock lock{state.mutex};
+    end_turn(turn);
+    return {.woken = woken, .more = !state.reported.empty(), .over = state.is_over()};
 }
 
+// The first function of each of the engine's threads.
 void Engine::run() {
     State &state = *state_;
     pthread_setname_np(pthread_self(), "softrdma");
-    base::set_shared(thread_, gettid());
     (void)prctl(PR_SET_TIMERSLACK, 1000UL);  // in nanoseconds; the default would double a nap
+    base::Lock lock{state.mutex};
+    while (becomes_engine()) {
+        Turn turn{.thread = gettid(), .number = state.turn.load(std::memory_order_relaxed)};
+        {
+            const base::Unlock unlocked{state.mutex};
+            serve(turn);
+        }
+        if (turn.lost && !comes_back()) {
+            break;
+        }
+    }
+    state.ended.notify_all();
+    const auto earlier = state.ended_thread.follow();
+    lock.unlock();
+    base::EndedThread::join(earlier);
+}
+
+// Serves the groups until there are none, the process ends, or another thread has taken over.
+void Engine::serve(Turn &turn) {
+    State &state = *state_;
     auto ticked = base::Clock::now();
     auto last_work = ticked;
-    int timeout_ms = tick(ticked);
+    int timeout_ms = tick(ticked, turn);
     bool spinning = false;
-    bool looks_again = false;  // at what is held
-    while (true) {
+    bool looks_again = look_at_held(turn);  // at what is held
+    bool more = true;                       // the thread before this one may have left groups
+    while (!turn.lost) {
         if (looks_again) {
             nap();
         }
         const Served served = state.assisted.load(std::memory_order_relaxed)
-                                  ? sleep_beside_assistant(looks_again ? 0 : fast_tick_ms)
-                                  : serve_ready(spinning || looks_again ? 0 : timeout_ms);
+                                  ? sleep_beside_assistant(looks_again ? 0 : fast_tick_ms, turn)
+                                  : serve_ready(spinning || looks_again || more ? 0 : timeout_ms, &turn);
+        if (turn.lost) {
+            return;
+        }
+        more = served.more;
         const auto now = base::Clock::now();
         last_work = served.work ? now : last_work;
         spinning = now - last_work < engine_spins;
@@ -354,30 +453,25 @@ void Engine::run() {
             timeout_ms = state.tick_ms;  // a group may want ticks since the thread fell asleep
         }
         if (served.woken || looks_again) {
-            looks_again = look_at_held();
+            looks_again = look_at_held(turn);
         }
         if (timeout_ms < 0 && base::log_withholds.load(std::memory_order_relaxed)) {
             timeout_ms = slow_tick_ms;
         }
         if (timeout_ms >= 0 && now - ticked >= base::Milliseconds{timeout_ms}) {
             ticked = now;
-            timeout_ms = tick(now);
+            timeout_ms = tick(now, turn);
         }
-        base::Lock lock{state.mutex};
-        if (state.groups.empty() || state.ending) {
-            lock.unlock();
-            (void)look_at_held();                  // a thread may have told of a source since the last look
+        if (served.over && !turn.lost) {
+            (void)look_at_held(turn);              // a thread may have told of a source since the last look
             base::tell_withheld_lines(now, true);  // unlocked: the sink is a function of the program
-            lock.lock();
-        }
-        if (state.groups.empty() || state.ending) {
-            base::set_shared(thread_, 0);
-            state.running = false;
-            state.ended.notify_all();
-            const auto earlier = state.ended_thread.follow();
-            lock.unlock();
-            base::EndedThread::join(earlier);
-            return;
+            const base::Lock lock{state.mutex};
+            end_turn(turn);
+            if (!turn.lost && state.is_over()) {
+                base::set_shared(thread_, 0);
+                state.standby_wake.notify_all();
+                return;
+            }
         }
     }
 }
@@ -397,10 +491,11 @@ void Engine::at_exit() {
         }
         state.ending = true;
         base::raise_event(state.wake.get());
+        state.standby_wake.notify_all();
         const auto ended = base::Clock::now() + limits::thread_timeout;
-        while (state.running && state.ended.wait_until(state.mutex, ended)) {
+        while (state.ready != 0 && state.ended.wait_until(state.mutex, ended)) {
         }
-        const auto last = state.running ? std::nullopt : state.ended_thread.take();
+        const auto last = state.ready != 0 ? std::nullopt : state.ended_thread.take();
         lock.unlock();
         base::EndedThread::join(last);
     }

@@ -3,10 +3,11 @@
 // ready or its deadline has passed; a Group is the sources that one completion queue or one event channel
 // serves; the Engine is the thread that serves the groups which no other thread serves.
 //
-// One thread at a time serves a group: the holder of its lock, which never sleeps with it. Whom the group's
-// sockets wake is decided by the group's Owner (owner.hpp): a thread that polls, waits in the library, or
-// waits on the group's descriptor; otherwise the engine, which is its thread, or a poller that has nothing to
-// do (Engine::assist), so that a program that spins leaves its processors to the threads that work.
+// One thread at a time serves a group: the holder of its lock, which never sleeps with it, except for a page
+// of registered memory (standby.cpp). Whom the group's sockets wake is decided by the group's Owner
+// (owner.hpp): a thread that polls, waits in the library, or waits on the group's descriptor; otherwise the
+// engine, which is its thread, or a poller that has nothing to do (Engine::assist), so that a program that
+// spins leaves its processors to the threads that work.
 //
 // A change of owner loses no event, because links at rest and sockets are level-triggered: the next owner
 // sees the bytes that are still unread. A poller looks at each source itself, and does not let them rest. The
@@ -197,7 +198,8 @@ private:
     unsigned missed_ticks_ = 0;             // only the engine's thread uses it
 };
 
-// The background thread. It starts with the first group, and ends with the last or with the process. After a
+// The background thread, and its standby. They start with the first group, and end with the last or with the
+// process. After a
 // fork the child has an engine of its own, without groups, because the inherited groups are its parent's.
 class Engine {
 public:
@@ -212,6 +214,11 @@ public:
     void assist(std::atomic<base::Clock::time_point> &last);
     // Ends that, because the poller is about to sleep.
     void end_assistance();
+
+    // Has a second thread stand by from now on, because memory is registered for which the engine may have to
+    // wait in a group.
+    void watch();
+    [[nodiscard]] bool is_watched() const;
 
     // Takes over a finished link, until the peer has finished too, or has everything after
     // limits::InForce::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no
@@ -235,18 +242,34 @@ private:
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
     void arm(Group &group, Arm how);
     [[nodiscard]] bool tell_held(Group &group);
-    [[nodiscard]] bool look_at_held();
+    struct Known;
+    struct Turn;
+    [[nodiscard]] bool look_at_held(Turn &turn);
     void nap();
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
     void drained(const Drain *drain);
     void run();
+    void serve(Turn &turn);
     struct Served {
         bool work = false;   // groups that had something to do
         bool woken = false;  // the thread checks again what it should do
+        bool more = false;   // groups that are reported, and have not been served
+        bool over = false;   // there is no group, or the process ends
     };
-    [[nodiscard]] Served serve_ready(int timeout_ms);
-    [[nodiscard]] Served sleep_beside_assistant(int timeout_ms);
-    int tick(base::Clock::time_point now);
+    [[nodiscard]] Served serve_ready(int timeout_ms, Turn *turn);
+    [[nodiscard]] Served sleep_beside_assistant(int timeout_ms, Turn &turn);
+    int tick(base::Clock::time_point now, Turn &turn);
+    // standby.cpp
+    [[nodiscard]] unsigned threads_needed() const;
+    void start_threads();
+    [[nodiscard]] bool becomes_engine();
+    void stand_by();
+    void rest(std::uint64_t turn);
+    [[nodiscard]] bool take_over(std::uint64_t turn);
+    [[nodiscard]] bool comes_back();
+    void end_turn(Turn &turn);
+    void begin_sleep(Turn &turn);
+    void end_sleep(Turn &turn);
     static void before_fork();
     static void after_fork_in_child();
     static const base::ForkHook joins_before_forks;

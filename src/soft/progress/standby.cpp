@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// soft/progress/standby: the thread that takes over when the engine waits for memory in one group.
+//
+// A thread that sends from memory, or receives into it, waits when its page is not there and storage is slow,
+// or does not answer. No system call tells that before, so the standby looks whether the engine has ended a
+// turn since the last look. If it has not, and does not sleep, the standby is the engine from then on, and
+// starts the next standby. The other thread keeps the claim and the lock of that one group. When it comes
+// back it becomes the standby, if there is none, or ends. So there are two threads more than groups in which
+// a thread waits.
+//
+// Nothing depends on the guess. An engine that was slow, or did not run, finds at the end of its turn that
+// another thread is the engine, and what it has taken from the epoll set is in State::reported for that one.
+//
+// The standby costs nothing while the engine sleeps. It rests then, until the engine wakes it: once in two
+// looks at most, because it rests only when the engine has slept from one look to the next.
+#include "base/error_text.hpp"
+#include "base/event.hpp"
+#include "base/log.hpp"
+#include "base/shared_value.hpp"
+#include "base/signals.hpp"
+#include "soft/progress/engine_state.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace soft {
+
+namespace {
+
+// The other groups wait for one or two of these.
+constexpr std::chrono::milliseconds standby_look{20};
+
+}  // namespace
+
+unsigned Engine::threads_needed() const {
+    return is_watched() ? 2 : 1;
+}
+
+// Starts the threads that are missing. The program's threads handle the signals, and not these.
+void Engine::start_threads() {
+    State &state = *state_;
+    state.mutex.assert_held();
+    while (state.ready < threads_needed()) {
+        const int error = base::start_thread<&Engine::run>(*this, base::signals_from_outside());
+        if (error != 0) {
+            BASE_LOG(Error, "cannot start the soft device's %sthread: %s%s%s",
+                     state.ready == 0 ? "" : "second ", base::error_text(error),
+                     error == EAGAIN
+                         ? " (expected that its user, or its cgroup, may have one more: ulimit -u, "
+                           "pids.max)"
+                         : "",
+                     state.ready == 0 ? ""
+                                      : "; a connection whose storage does not answer stops the others until "
+                                        "the next completion queue is made");
+            return;
+        }
+        ++state.ready;
+    }
+}
+
+bool Engine::is_watched() const {
+    return state_->watched.load(std::memory_order_relaxed);
+}
+
+void Engine::watch() {
+    State &state = *state_;
+    const base::Lock lock{state.mutex};
+    base::set_shared(state.watched, true);
+    if (!state.groups.empty()) {
+        base::raise_event(state.wake.get());  // the engine tells of its sleep from now on
+        start_threads();
+    }
+}
+
+// Returns true when this thread is the engine, and false when it is to end.
+bool Engine::becomes_engine() {
+    State &state = *state_;
+    state.mutex.assert_held();
+    while (!state.is_over()) {
+        if (thread_.load(std::memory_order_relaxed) == 0) {
+            base::set_shared(thread_, gettid());
+            state.turn.fetch_add(2 - state.turn.load(std::memory_order_relaxed) % 2);
+        }
+        if (thread_.load(std::memory_order_relaxed) == gettid()) {
+            return true;
+        }
+        stand_by();
+    }
+    --state.ready;
+    return false;
+}
+
+// Returns when this thread has taken over, or there is no engine, or nothing more to do.
+void Engine::stand_by() {
+    State &state = *state_;
+    state.mutex.assert_held();
+    auto seen = state.turn.load();
+    auto look_at = base::Clock::now() + standby_look;
+    while (!state.is_over() && thread_.load(std::memory_order_relaxed) != 0) {
+        if (state.standby_wake.wait_until(state.mutex, look_at)) {
+            continue;
+        }
+        if (const auto turn = state.turn.load(); turn != seen) {
+            seen = turn;
+        } else if (turn % 2 != 0) {
+            rest(turn);
+            seen = state.turn.load();
+        } else if (take_over(turn)) {
+            return;
+        }
+        look_at = base::Clock::now() + standby_look;
+    }
+}
+
+// Waits until the engine, which sleeps, wakes. The order with end_sleep() is sequentially consistent: either
+// the engine sees that this thread rests, or this thread sees that the engine is awake.
+void Engine::rest(std::uint64_t turn) {
+    State &state = *state_;
+    state.mutex.assert_held();
+    state.standby_rests.store(true);
+    while (state.turn.load() == turn && thread_.load(std::memory_order_relaxed) != 0 && !state.is_over()) {
+        state.standby_wake.wait(state.mutex);
+    }
+    base::set_shared(state.standby_rests, false);
+}
+
+bool Engine::take_over(std::uint64_t turn) {
+    State &state = *state_;
+    state.mutex.assert_held();
+    if (!state.turn.compare_exchange_strong(turn, turn + 2)) {
+        return false;  // it has just come back
+    }
+    base::set_shared(thread_, gettid());
+    --state.ready;
+    start_threads();
+    return true;
+}
+
+// Is called when a thread has lost its turn. Returns whether it is needed as the standby.
+bool Engine::comes_back() {
+    State &state = *state_;
+    state.mutex.assert_held();
+    if (state.ready >= threads_needed()) {
+        return false;
+    }
+    ++state.ready;
+    return true;
+}
+
+// Finds out whether this thread is still the engine, and tells the standby that it goes on.
+void Engine::end_turn(Turn &turn) {
+    State &state = *state_;
+    state.mutex.assert_held();
+    turn.lost = thread_.load(std::memory_order_relaxed) != turn.thread;
+    if (!turn.lost && state.watched.load(std::memory_order_relaxed)) {
+        turn.number += 2;
+        base::set_shared(state.turn, turn.number);
+    }
+}
+
+void Engine::begin_sleep(Turn &turn) {
+    if (state_->watched.load(std::memory_order_relaxed)) {
+        turn.lost = !state_->turn.compare_exchange_strong(turn.number, turn.number + 1);
+        ++turn.number;
+    }
+}
+
+void Engine::end_sleep(Turn &turn) {
+    State &state = *state_;
+    if (turn.number % 2 == 0 || turn.lost) {
+        return;
+    }
+    (void)state.turn.compare_exchange_strong(turn.number, turn.number + 1);
+    ++turn.number;
+    if (state.standby_rests.load()) {
+        const base::Lock lock{state.mutex};
+        state.standby_wake.notify_one();
+    }
+}
+
+}  // namespace soft

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A page of registered memory does not come, as when the storage behind a file does not answer: only the
+// connection whose peer asked for it waits. userfaultfd(2) keeps the page back until the test brings it.
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/fd.hpp"
+#include "soft/wire/rdmap.hpp"
+
+// This comes last, because it asserts.
+#include "device.hpp"
+
+namespace {
+
+using namespace soft::wire;
+using test::Bytes;
+using test::Device;
+using test::fpdu;
+using test::pattern;
+using test::Peer;
+
+constexpr std::size_t page = 4096;
+constexpr int patience_ms = 40'000;
+
+// A page of a file in memory, registered for everything that a peer may do.
+class Missing {
+public:
+    explicit Missing(const Device &device)
+        : file_{memfd_create("slow_memory", MFD_CLOEXEC)},
+          watcher_{static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))} {
+        uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+        if (!watcher_ || ioctl(watcher_.get(), UFFDIO_API, &api) != 0) {
+            return;  // it is for those who may trace processes
+        }
+        assert_int_equal(ftruncate(file_.get(), page), 0);
+        void *const mapped = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+        assert_ptr_not_equal(mapped, MAP_FAILED);
+        memory_ = static_cast<std::byte *>(mapped);
+        uffdio_register watched{
+            .range = {.start = address(), .len = page}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
+        assert_int_equal(ioctl(watcher_.get(), UFFDIO_REGISTER, &watched), 0);
+        region_ =
+            softrdma_ibv_reg_mr(device.mr->pd, mapped, page,
+                                IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+        assert_non_null(region_);
+    }
+    ~Missing() {
+        if (region_ != nullptr) {
+            (void)softrdma_ibv_dereg_mr(region_);
+            (void)munmap(memory_, page);
+        }
+    }
+    Missing(const Missing &) = delete;
+    Missing &operator=(const Missing &) = delete;
+
+    [[nodiscard]] bool works() const { return region_ != nullptr; }
+    [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
+    [[nodiscard]] std::uint32_t key() const { return region_->rkey; }
+
+    // Returns when a thread waits for the page.
+    void expect_waiter() const {
+        pollfd told{.fd = watcher_.get(), .events = POLLIN, .revents = 0};
+        assert_int_equal(::poll(&told, 1, patience_ms), 1);
+        uffd_msg message{};
+        assert_int_equal(read(watcher_.get(), &message, sizeof(message)), sizeof(message));
+        assert_int_equal(message.event, UFFD_EVENT_PAGEFAULT);
+    }
+    void bring(Bytes bytes) const {
+        uffdio_copy copy{.dst = address(),
+                         .src = reinterpret_cast<std::uintptr_t>(bytes.data()),
+                         .len = page,
+                         .mode = 0,
+                         .copy = 0};
+        assert_int_equal(ioctl(watcher_.get(), UFFDIO_COPY, &copy), 0);
+    }
+
+private:
+    base::Fd file_;
+    base::Fd watcher_;
+    std::byte *memory_ = nullptr;
+    ibv_mr *region_ = nullptr;
+};
+
+// One connection of a completion queue of its own.
+struct End {
+    Device device;
+    Peer peer;
+    rdma_cm_id *id = device.establish(peer, test::from_a_soft_device);
+    std::uint32_t reads = 0;
+
+    void ask(std::uint32_t key, std::uint64_t address, std::uint32_t bytes) {
+        peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = ++reads},
+                       encode(ReadRequest{.sink_stag = 1,
+                                          .sink_offset = 0,
+                                          .size = bytes,
+                                          .source_stag = key,
+                                          .source_offset = address})));
+    }
+    void expect(const Bytes &bytes) {
+        const auto answer = peer.receive_fpdu();
+        assert_true(answer.segment.opcode == Opcode::ReadResponse);
+        assert_true(answer.payload == bytes);
+    }
+    void write(std::uint32_t key, std::uint64_t address, const Bytes &bytes) {
+        peer.send(fpdu({.opcode = Opcode::Write, .stag = key, .offset = address}, bytes));
+    }
+    // Writes 8 bytes, and reads them back, so many times.
+    void write_and_read(unsigned times) {
+        for (unsigned i = 0; i < times; ++i) {
+            const Bytes bytes = pattern(8, i);
+            write(device.mr->rkey, device.address(), bytes);
+            ask(device.mr->rkey, device.address(), 8);
+            expect(bytes);
+        }
+    }
+};
+
+void only_the_connection_waits_that_reads_it(void **) {
+    End end;
+    End other;
+    const Missing memory{end.device};
+    if (!memory.works()) {
+        skip();
+    }
+    end.ask(memory.key(), memory.address(), page);
+    memory.expect_waiter();
+    other.write_and_read(1000);
+    assert_true(end.peer.silent());
+    memory.bring(pattern(page, 7));
+    end.expect(pattern(page, 7));
+    end.write_and_read(100);
+    end.device.close(end.id);
+}
+
+// The device copies a short payload itself, and has the kernel put a long one there.
+void only_the_connection_waits_that_writes_there(void **) {
+    for (const std::size_t bytes : {std::size_t{8}, page}) {
+        End end;
+        End other;
+        const Missing memory{end.device};
+        if (!memory.works()) {
+            skip();
+        }
+        end.write(memory.key(), memory.address() + page - bytes, pattern(bytes, 3));
+        memory.expect_waiter();
+        other.write_and_read(100);
+        memory.bring(Bytes(page));
+        end.ask(memory.key(), memory.address() + page - bytes, static_cast<std::uint32_t>(bytes));
+        end.expect(pattern(bytes, 3));
+        end.device.close(end.id);
+    }
+}
+
+// A thread that polls for another queue does not touch the page either, however idle it is.
+void a_thread_that_polls_another_queue_does_not_wait(void **) {
+    End end;
+    End other;
+    const Missing memory{end.device};
+    if (!memory.works()) {
+        skip();
+    }
+    end.ask(memory.key(), memory.address(), page);
+    other.device.work_until([&, polls = 0]() mutable { return ++polls == 10'000; });
+    memory.expect_waiter();
+    other.write_and_read(100);
+    memory.bring(pattern(page, 7));
+    end.expect(pattern(page, 7));
+    end.device.close(end.id);
+}
+
+// To end the connection waits for the page, and holds nobody else.
+void its_end_waits(void **) {
+    End end;
+    End other;
+    const Missing memory{end.device};
+    if (!memory.works()) {
+        skip();
+    }
+    end.ask(memory.key(), memory.address(), page);
+    memory.expect_waiter();
+    std::thread closes{[&] { end.device.close(end.id); }};
+    other.write_and_read(100);
+    memory.bring(Bytes(page));
+    closes.join();
+    other.write_and_read(100);
+}
+
+}  // namespace
+
+int main() {
+    const CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_connection_waits_that_reads_it),
+        cmocka_unit_test(only_the_connection_waits_that_writes_there),
+        cmocka_unit_test(a_thread_that_polls_another_queue_does_not_wait),
+        cmocka_unit_test(its_end_waits),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
