@@ -3,10 +3,11 @@
 #include "cli/outlet.hpp"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <thread>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -122,11 +123,11 @@ void all_bytes_are_written(void **) {
     const base::Fd in{ends[0]};
     base::Fd out{ends[1]};
     const std::string text(1'000'000, 'a');
-    const pid_t child = fork();
-    if (child == 0) {
-        _exit(cli::write_to(out.get(), text));
-    }
-    out.reset();
+    int error = -1;
+    std::thread writer{[&] {
+        error = cli::write_to(out.get(), text);
+        out.reset();
+    }};
     assert_int_equal(fcntl(in.get(), F_SETFL, 0), 0);
     std::size_t read_bytes = 0;
     std::array<char, 4096> some{};
@@ -135,9 +136,8 @@ void all_bytes_are_written(void **) {
         assert_true(got >= 0);
     }
     assert_int_equal(read_bytes, text.size());
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    writer.join();
+    assert_int_equal(error, 0);
     assert_int_equal(cli::write_to(-1, "a"), EBADF);
 }
 
