@@ -56,6 +56,23 @@ for run in 1 2 3 '3 --resume'; do
     stop_server
 done
 
+# A content has its name, and there is no room, quota or memory to make that durable: it was not committed, and the next push
+# of the name, which has the same sequence, is.
+start_server store
+push first
+for error in 28 122 12; do
+    echo "3 $error" >failure # the bytes and the file come first
+    refused '; nothing was committed' "$rpma" push second "$address"
+    [ ! -e failure ] || die "storage was not asked"
+    pulled first
+    push second
+    pulled second
+    push first
+done
+bounded "$rpma" status "$address" >stdout 2>stderr || die "storage is well"
+stop_server
+bounded "$rpma" check --store store >stdout 2>stderr || die "a content is not good"
+
 # The file system does not tell how much room there is: that is not none.
 export RPMA_TEST_NO_ROOM=$work/no_room
 start_server store --metrics METRICS

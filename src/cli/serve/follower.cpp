@@ -406,9 +406,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
 
 // Returns why the store has not done what it was asked for.
 Outcome<> Follower::stored(const Answer &answer) {
-    const bool is_failure = answer.verdict == Verdict::Unknown ||
-                            (answer.verdict == Verdict::NotDurable && store_.is_fatal(answer.error));
-    if (is_failure) {
+    if (Store::is_fatal(answer)) {
         {
             const base::Lock lock{mutex_};
             storage_error_ = answer.error;

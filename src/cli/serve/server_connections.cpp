@@ -295,9 +295,7 @@ void Server::finish(Storage::Job &job) {
     }
     const Ask ask = job.request.ask;
     const bool done = job.answer.verdict == Verdict::Done;
-    const auto is_failure =
-        job.answer.verdict == Verdict::NotDurable || job.answer.verdict == Verdict::Unknown;
-    if (is_failure && storage_error_ == 0 && store_.is_fatal(job.answer.error)) {
+    if (storage_error_ == 0 && Store::is_fatal(job.answer)) {
         storage_error_ = job.answer.error;
         tell(ServerEvent::Kind::StorageFailed, job.who,
              fmt::format("{}: cannot make it durable: {}; no push is taken until the server is started "

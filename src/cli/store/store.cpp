@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <functional>
 #include <tuple>
@@ -641,11 +640,9 @@ Content Store::committed(const Upload &upload) {
     return {sequence, done.note().length, done.note().checksum};
 }
 
-// The errors of one name or number, of the rights to it, and of this process's limits say nothing of storage.
-bool Store::is_fatal(int error) const {
-    constexpr std::array harmless{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES,
-                                  EPERM,  EMLINK,  ENOMEM, EMFILE, ENFILE};
-    return error != 0 && !is_full(error) && std::ranges::find(harmless, error) == harmless.end();
+bool Store::is_fatal(const Answer &answer) {
+    return (answer.verdict == Verdict::NotDurable || answer.verdict == Verdict::Unknown) &&
+           is_of_device(answer.error);
 }
 
 std::string Store::list(const std::string &name) const {

@@ -139,9 +139,9 @@ public:
     // Takes the commit of an upload into account, and returns what was committed. The thread of a replica may
     // call it.
     Content committed(const Upload &upload);
-    // Returns whether storage has failed with this errno value in such a way that no push may follow. Each
-    // push has a file of its own, so only an error of the device itself concerns the next one.
-    [[nodiscard]] bool is_fatal(int error) const;
+    // Returns whether storage has failed in such a way that no push may follow. Each push has a file of its
+    // own, so only an error of the device itself concerns the next one.
+    [[nodiscard]] static bool is_fatal(const Answer &answer);
     // Returns the newest tag of a name, and the sequence of its content; both 0 without one. Fails when the
     // tag of a content cannot be read. Looks at a file, in any thread.
     [[nodiscard]] Outcome<std::pair<Tag, std::uint64_t>> newest_tag(const std::string &name) const;

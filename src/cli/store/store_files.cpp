@@ -86,6 +86,12 @@ bool is_full(int error) {
     return error == ENOSPC || error == EDQUOT || error == EFBIG;
 }
 
+bool is_of_device(int error) {
+    constexpr std::array others{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES,
+                                EPERM,  EMLINK,  ENOMEM, EMFILE, ENFILE};
+    return error != 0 && !is_full(error) && std::ranges::find(others, error) == others.end();
+}
+
 bool is_identity(std::string_view text) {
     return text.size() == identity_size &&
            text.find_first_not_of("0123456789abcdef") == std::string_view::npos;

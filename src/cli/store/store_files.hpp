@@ -43,6 +43,9 @@ enum class Dotted : bool { No, Yes };
 
 // Returns whether an errno value says that there is no room.
 [[nodiscard]] bool is_full(int error);
+// Returns whether an errno value is an error of the device. That there is no room, and the errors of one name
+// or number, of the rights to it, and of this process's limits say nothing of it.
+[[nodiscard]] bool is_of_device(int error);
 
 // A store has a number of its own, in this file, since it was first opened. One that follows another has the
 // number of its leader's in the other file, since it was first told it.

@@ -466,6 +466,15 @@ void StoreUpload::retire() {
     }
 }
 
+// The content has its name, but storage has not made it durable, with this errno value. The next push of the
+// name has the same sequence, so the name goes again; storage may bring it back after a crash when it has not
+// made that durable either. What a device does after an error is unknown.
+Answer StoreUpload::take_name_away(int folder, int error) const {
+    const bool is_gone = !is_of_device(error) &&
+                         unlinkat(folder, std::to_string(sequence()).c_str(), 0) == 0 && fsync(folder) == 0;
+    return {is_gone ? Verdict::NotDurable : Verdict::Unknown, error};
+}
+
 Answer StoreUpload::publish() {
     // Without a content the folder may be that of a partial, whose name nobody has made durable.
     const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
@@ -488,7 +497,7 @@ Answer StoreUpload::publish() {
     // btrfs makes nothing durable of a file without a name, and with its folder only that there is a file.
     // Only now, with a name, its fsync says that its bytes and its attribute are on storage.
     if (fsync(file_.get()) != 0 || fsync(folder.get()) != 0) {
-        return {Verdict::Unknown, errno};
+        return take_name_away(folder.get(), errno);
     }
     // One that stays after a crash goes with the next push.
     gone_ = options_.surplus;

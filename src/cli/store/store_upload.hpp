@@ -104,6 +104,7 @@ private:
     [[nodiscard]] int take_block(std::size_t block, std::size_t size) const;
     void give_up_base(int error, std::uint64_t offset);
     void start_write_back();
+    [[nodiscard]] Answer take_name_away(int folder, int error) const;
     [[nodiscard]] Answer publish();
 
     base::Fd store_;
