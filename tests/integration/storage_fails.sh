@@ -387,23 +387,24 @@ bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
 [ "$(grep -c ^default stdout)" -eq 2 ] || die "expected both contents: $(cat stdout)"
 stop_server
 
-# Storage makes no file for a push: nobody else waits for that, and after the lease the status says so.
+# Storage makes no file for a push: nobody else waits for that, and after the lease the status says so. The push has its lease
+# still, because it is not the client that is idle.
 export RPMA_TEST_SLOW_FILE=$work/slow_file
 start_server store --push-lease 3
 unset RPMA_TEST_SLOW_FILE
 mkfifo slow_file
-"$rpma" push first "$address" >pusher.out 2>pusher.err &
+"$rpma" push --timeout 300 first "$address" >pusher.out 2>pusher.err &
 pusher=$!
 helpers+=($pusher)
 exec {disk}>slow_file
 pulled second
 : >stderr
-until grep -q 'default: storage has not done what a push from 127.0.0.1 asked for' stderr; do
+until grep -Eq 'default: storage has not done what a push from 127.0.0.1 asked for, for ([5-9]|[1-9][0-9]+) seconds' stderr; do
     bounded "$rpma" status "$address" >stdout 2>stderr || true
 done
 rm slow_file
 exec {disk}>&-
-wait $pusher || true # its lease may have ended
+wait $pusher || die "a push that has waited for storage: $(cat pusher.err)"
 until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done # the storage is well again
 stop_server
 start_server store

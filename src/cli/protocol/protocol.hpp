@@ -125,7 +125,7 @@ enum class Ask : std::uint8_t {
     Store = 1,     // store so many bytes, the next ones of the window, at this offset of the content
     Commit = 2,    // commit the content, which has this length, checksum and label
     Alive = 3,     // no request: the transfer is still active
-    Reserve = 4,   // make room for a content of this length
+    Reserve = 4,   // make room for a content of this length, once on a connection
     Rollback = 5,  // commit the content whose sequence is the offset again
     // Make a text about the server or its contents (cli/protocol/health, cli/protocol/note), once on a
     // connection. The answer has a region of it. For a push of a content of this length: the checksums of the

@@ -101,11 +101,13 @@ private:
         bool admitted = false;       // otherwise it only gets the reason of the refusal
         bool established = false;
         bool committing = false;
-        bool answered = false;  // its commit has been answered
-        bool tells = false;     // it is told the status, and has no place of those that are admitted
+        bool tells = false;  // it is told the status, and has no place of those that are admitted
         bool has_looked = false;
+        bool has_reserved = false;
         bool has_tagged = false;
         bool store_refused = false;
+        // The requests of this client that storage has, without Stores.
+        std::size_t asks = 0;
         std::optional<Clock::time_point> looks;  // storage has its look, since then
         std::uint64_t look_place = 0;            // of its request
         // Why its push cannot commit, since storage said so.
@@ -118,6 +120,8 @@ private:
         std::shared_ptr<const DevicePeer> device;
         Clock::time_point begun;
         Clock::time_point active;
+        // It waits for storage, since then, or since it was active last.
+        std::optional<Clock::time_point> waits;
         std::shared_ptr<Upload> upload;  // of a push
         Memory window;                   // of a push
         std::uint64_t put = 0;           // the bytes that it said to have put there
@@ -132,6 +136,11 @@ private:
         std::shared_ptr<PerfArea> area;
         Connection connection;
         PerfClient perf;
+
+        void be_active();
+        // The time for which it waits for storage is none for which it is idle. One whose bytes were refused
+        // could have more refused without end, so it does not wait for that.
+        void find_whether_it_waits();
     };
     // What storage has opened for a client that asks to connect.
     struct Opened {

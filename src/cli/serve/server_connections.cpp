@@ -65,7 +65,7 @@ void Server::take_event(int fd) {
     const char *const reason = event == RPMA_CONN_CLOSED ? "client_left" : "connection_lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
-        client.active = Clock::now();
+        client.be_active();
         const auto started = is_new && client.perf.messages != nullptr
                                  ? client.perf.messages->start(client.connection.get())
                                  : Outcome<>{};
@@ -116,7 +116,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
     if (request.ask == Ask::Alive) {
         // A push makes progress only by what is stored, because anybody can claim to be active.
-        client.active = client.mode == Mode::Push ? client.active : Clock::now();
+        if (client.mode != Mode::Push) {
+            client.be_active();
+        }
         return reply(client, message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
@@ -141,6 +143,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
             return failed("asks for a tag (expected one, before any byte)");
         }
     }
+    if (request.ask == Ask::Reserve && std::exchange(client.has_reserved, true)) {
+        return failed("asks for room again (expected that once)");
+    }
     Storage::Job job{client.number, message.wr_id, client.origin, request,
                      client.who,    client.upload, client.device};
     if (request.ask == Ask::Store) {
@@ -156,7 +161,10 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         job.memory = client.window;
         client.put += request.length;
         client.asked = std::max(client.asked, request.offset + request.length);
+    } else {
+        ++client.asks;
     }
+    client.find_whether_it_waits();
     client.committing = request.ask == Ask::Commit || rolls_back;
     if (client.committing) {
         commits_[client.name] = {client.who, Clock::now()};
@@ -179,6 +187,8 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
     }
     client.looks = Clock::now();
     client.look_place = place;
+    ++client.asks;
+    client.find_whether_it_waits();
     Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
     job.waits = !lists;
     job.kind = pushes ? Storage::Kind::Push : Storage::Kind::Look;
@@ -339,6 +349,7 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
     if (ask == Ask::Look && !std::exchange(client.looks, std::nullopt)) {
         return;  // it has an answer without it
     }
+    client.asks -= ask == Ask::Store ? 0 : 1;
     if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
         client.trouble = "no_room";
         client.trouble_text = job.answer.error == 0
@@ -358,17 +369,18 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         client.stored = std::max(client.stored, job.request.offset + job.request.length);
         if (client.stored >= client.counted + least_progress) {
             client.counted = client.stored;
-            client.active = Clock::now();
+            client.be_active();
         }
     }
+    client.find_whether_it_waits();
     if (job.answer.verdict == Verdict::Newer) {
         client.committing = true;  // nothing may follow, as after a commit
     }
-    client.answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
+    const bool answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client, job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
-    } else if (client.answered) {
-        client.active = Clock::now();
+    } else if (answered) {
+        client.be_active();
         if (pusher_of(client.upload->name()) == fd) {
             pushers_.erase(client.upload->name());  // it can store nothing more, so another push may begin
         }
@@ -487,13 +499,23 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-// A client that waits for the server's storage is active. One whose bytes were refused could have more
-// refused without end. A client that measures also uses the TCP baseline.
-Server::Clock::time_point Server::last_active(const Client &client) const {
-    const bool waits = client.stored < client.asked && !client.store_refused;
-    if (client.looks || waits || (client.committing && !client.answered)) {
-        return Clock::now();
+void Server::Client::be_active() {
+    active = Clock::now();
+    waits = waits ? std::optional{active} : std::nullopt;
+}
+
+void Server::Client::find_whether_it_waits() {
+    const auto now = Clock::now();
+    if (asks == 0 && (stored >= asked || store_refused)) {
+        active += waits ? now - *waits : Clock::duration::zero();
+        waits.reset();
+    } else if (!waits) {
+        waits = now;
     }
+}
+
+// A client that measures also uses the TCP baseline.
+Server::Clock::time_point Server::last_active(const Client &client) const {
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
@@ -543,6 +565,9 @@ int Server::drop_late() {
     const auto now = Clock::now();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
+        if (client.waits) {
+            continue;
+        }
         const auto left = patience(client) - (now - last_active(client));
         if (left < Clock::duration::zero()) {
             late.push_back(fd);
