@@ -23,7 +23,8 @@ grep -q 'the server ended the connection: the transfer made no progress for 3 se
 # One client claims again and again to have come further, one stores a byte at a time, and one asks for what is refused.
 for pusher in talk trickle claim; do
     "$peer" $pusher 127.0.0.1 "$port" >said &
-    helpers+=($!)
+    held=$!
+    helpers+=($held)
     read -t 60 -r line <said || die "$pusher"
     refused 'another push is under way, from 127.0.0.1 for ' "$rpma" push content "$address"
     for try in $(seq 20); do
@@ -31,6 +32,7 @@ for pusher in talk trickle claim; do
         grep -q 'another push is under way' stderr || die "expected to wait for the other push"
     done
     [ "$try" -lt 20 ] || die "a pusher that only does this ($pusher) blocks others"
+    wait $held || die "a pusher that only does this ($pusher) stays" # and it has `said` open until its end
 done
 [ "$(grep -c 'a push from 127.0.0.1.* ended without a commit: it stored too little for 3 seconds; default still has content' server.err)" -eq 4 ] ||
     die "the pushers were not ended"
