@@ -387,6 +387,47 @@ bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
 [ "$(grep -c ^default stdout)" -eq 2 ] || die "expected both contents: $(cat stdout)"
 stop_server
 
+# Storage makes no files for pushes, and their clients leave. What needs no storage is released meanwhile: their windows, and
+# contents that others have pulled. The rest has as many places as clients that are connected: 4 of each address here.
+printf '#!/bin/sh\nulimit -n 256\nexec "%s" "$@"\n' "$rpma" >few
+chmod +x few
+export RPMA_TEST_SLOW_FILE=$work/slow_file RPMA_TEST_SLOW_END=$work/slow_end
+program=$rpma
+rpma=$work/few
+start_server "$work/store"
+rpma=$program
+unset RPMA_TEST_SLOW_FILE RPMA_TEST_SLOW_END
+mkfifo slow_file slow_end
+exec {disk}<>slow_file
+pushers=()
+for name in a b c d; do
+    "$rpma" push --timeout 300 second "$address/$name" >stdout.$name 2>stderr.$name &
+    pushers+=($!)
+    helpers+=($!)
+done
+# Three threads of storage are for one address.
+until [ "$(find "/proc/$server/fd" -lname "*/slow_file" 2>/dev/null | wc -l)" -eq 3 ]; do :; done
+until grep -q '^clients *4$' stdout; do
+    bounded "$rpma" status "$address" >stdout 2>stderr || true
+done
+kill -KILL "${pushers[@]}"
+wait "${pushers[@]}" 2>/dev/null || true
+until [ "$(grep -c 'ended without a commit' server.err)" -eq 4 ]; do :; done
+bounded sh -c ': >slow_end' || die "the window of a push whose client has left stays"
+exec {ending}<>slow_end
+rm slow_end
+exec {ending}>&-
+pulled second
+while grep -q "/store/default/" "/proc/$server/maps"; do :; done
+refused_with 6 'storage has not released what 4 clients from 127.0.0.1 had that left, no more are taken from there' "$rpma" push first "$address/e"
+rm slow_file
+exec {disk}>&-
+until bounded "$rpma" push first "$address/e" >stdout 2>stderr; do
+    grep -q 'storage has not released' stderr || die "a push on storage that is well again"
+done
+pulled first "$address/e"
+stop_server
+
 # Storage makes no file for a push: nobody else waits for that, and after the lease the status says so. The push has its lease
 # still, because it is not the client that is idle.
 export RPMA_TEST_SLOW_FILE=$work/slow_file

@@ -226,7 +226,7 @@ Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
 // share, so that no kind takes the descriptors of the others: the device's start-ups have a quarter of all.
 ServerLimits limits_of(const ServeOptions &options) {
     constexpr rlim_t own = 64;
-    constexpr rlim_t of_client = 8;
+    constexpr rlim_t of_client = 11;  // 3 of them for the files of one that has left
     constexpr rlim_t of_refused = 6;
     ServerLimits limits{.push_lease = std::chrono::seconds{options.push_lease},
                         .idle = std::chrono::seconds{options.idle_limit},

@@ -35,6 +35,23 @@ std::uint64_t seconds_since(std::chrono::steady_clock::time_point begun) {
         std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - begun).count());
 }
 
+// Returns the kind of what a client has that storage is to release when it leaves.
+Storage::Kind kind_of(Mode mode) {
+    switch (mode) {
+        case Mode::Push:
+            return Storage::Kind::Push;
+        case Mode::List:
+        case Mode::Status:
+            return Storage::Kind::Look;
+        case Mode::Pull:
+        case Mode::Tag:
+        case Mode::Measure:
+        case Mode::MeasureDurable:
+            break;
+    }
+    return Storage::Kind::Open;
+}
+
 // Registers memory that the other side of this connection may reach; on the soft device no other peer reaches
 // it. On a kernel device each role has its own protection domain.
 Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
@@ -100,7 +117,8 @@ std::string Server::why_not(Mode mode, const rpma_conn_req *request, const std::
 }
 
 // Returns the reason why no more clients are admitted from where this one is; empty when they are. Those for
-// which storage opens something have their places.
+// which storage opens something have their places. There are as many places for those that have left, until
+// storage has released what they had, and only clients that need the same of it wait for these.
 std::string Server::why_full(const Client &client) const {
     std::size_t all = arrivals_.size();
     std::size_t same = 0;
@@ -111,13 +129,24 @@ std::string Server::why_full(const Client &client) const {
         all += other.admitted ? 1 : 0;
         same += other.admitted && other.origin == client.origin ? 1 : 0;
     }
+    const std::string from =
+        client.who.host + (client.who.host.contains(':') ? " and its network of 64 bits" : "");
     if (all >= limits_.clients) {
         return fmt::format("{} clients are connected, no more are taken", limits_.clients);
     }
     if (same >= limits_.clients_per_origin) {
-        return fmt::format("{} clients from {}{} are connected, no more are taken from there",
-                           limits_.clients_per_origin, client.who.host,
-                           client.who.host.contains(':') ? " and its network of 64 bits" : "");
+        return fmt::format("{} clients from {} are connected, no more are taken from there",
+                           limits_.clients_per_origin, from);
+    }
+    const auto leaving = storage_.leaving(kind_of(client.mode), client.origin);
+    if (leaving.all >= limits_.clients) {
+        return fmt::format("storage has not released what {} clients had that left, no more are taken",
+                           limits_.clients);
+    }
+    if (leaving.of_origin >= limits_.clients_per_origin) {
+        return fmt::format(
+            "storage has not released what {} clients from {} had that left, no more are taken from there",
+            limits_.clients_per_origin, from);
     }
     return {};
 }
@@ -397,7 +426,7 @@ void Server::open(Arrival arrival) {
     const Client &client = arrival.client;
     const std::uint64_t number = client.number;
     arrival.opened = std::make_shared<Opened>();
-    Storage::Job job{number, 0, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
+    Storage::Job job{number, 0, client.origin, {.ask = Ask::Look}, client.who, {}, {}};
     job.kind = Storage::Kind::Open;
     job.open = [&store = store_, hello = arrival.hello, opened = arrival.opened] {
         if (hello.mode == Mode::Pull) {
@@ -439,7 +468,7 @@ Server::Clock::duration Server::refuse_late_arrivals() {
         }
         Arrival arrival = std::move(oldest->second);
         arrivals_.erase(oldest);
-        storage_.cancel(arrival.client.number);
+        storage_.cancel(arrival.client.number, arrival.client.origin);
         const Offer offer = refuse(arrival.client, Status::Failed,
                                    fmt::format("storage has not opened it for {} seconds", patience.count()));
         accept(std::move(arrival), offer);

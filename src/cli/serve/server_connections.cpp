@@ -146,8 +146,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     if (request.ask == Ask::Reserve && std::exchange(client.has_reserved, true)) {
         return failed("asks for room again (expected that once)");
     }
-    Storage::Job job{client.number, message.wr_id, client.origin, request,
-                     client.who,    client.upload, client.device};
+    Storage::Job job{client.number, message.wr_id, client.origin, request, client.who, client.upload, {}};
     if (request.ask == Ask::Store) {
         if (request.length > window_size) {
             return failed("asks to store {} bytes (expected at most the {} of its window)", request.length,
@@ -173,9 +172,9 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     return {};
 }
 
-// Has storage make a list or the status, because that looks at the files of many names. It tells how much
-// room there is after those that are gone. Also has it read the checksums of blocks, for a pull those of its
-// content.
+// Has storage make a list or the status, because that looks at the files of many names. Also has it read the
+// checksums of blocks: for a pull those of its content, and for a push what the pushes of its name before it
+// have left.
 Outcome<> Server::look(Client &client, std::size_t place, const Request &request) {
     const bool lists = client.mode == Mode::List && client.admitted;
     const bool pushes = client.upload && client.admitted && !client.committing;
@@ -189,10 +188,10 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
     client.look_place = place;
     ++client.asks;
     client.find_whether_it_waits();
-    Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, client.device};
-    job.waits = !lists;
+    Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, {}};
     job.kind = pushes ? Storage::Kind::Push : Storage::Kind::Look;
     if (pushes) {
+        job.after = client.name;
         job.look = [upload = client.upload, length = request.length,
                     resumes = request.offset == look_to_resume] {
             return resumes ? upload->resume(length) : upload->begin_as_newest(length);
@@ -314,19 +313,22 @@ void Server::finish(Storage::Job &job) {
     }
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
     const Content content = commits && done ? store_.committed(*job.upload) : Content{};
-    if (commits) {
-        commits_.erase(job.upload->name());
-    }
     tell_verdict(job);
     const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
     const auto found = std::ranges::find_if(clients_, is_its_client);
     if (found != clients_.end()) {
         finish(found->first, found->second, job);
     }
-    if (commits && done) {
-        Storage::Job rest{job.client, 0, job.origin, {}, job.who, job.upload, job.device};
-        storage_.submit_release(std::move(rest));
-        last_commit_ = {job.upload->name(),
+    if (!commits) {
+        return;
+    }
+    const std::string name = job.upload->name();
+    commits_.erase(name);
+    Storage::Job rest{job.client, 0, job.origin, {}, job.who, std::move(job.upload), {}};
+    rest.releases = true;
+    storage_.submit(std::move(rest));
+    if (done) {
+        last_commit_ = {name,
                         content.sequence,
                         {content.length,
                          content.checksum,
@@ -336,10 +338,7 @@ void Server::finish(Storage::Job &job) {
                          job.request.label,
                          {}},
                         {}};
-        happened_({ServerEvent::Kind::Committed, job.who, {}, nullptr, job.upload->name(), content});
-    }
-    if (std::ranges::none_of(clients_, is_its_client)) {
-        storage_.submit_release(std::move(job));  // it may be the last that has the upload
+        happened_({ServerEvent::Kind::Committed, job.who, {}, nullptr, name, content});
     }
 }
 
@@ -425,15 +424,17 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
         }
     }
     std::erase(unread_, fd);
-    storage_.cancel(client.number);
+    storage_.cancel(client.number, client.origin);
     Client &gone = found->second;
-    Storage::Job left{gone.number, 0,
-                      gone.origin, {},
-                      gone.who,    std::move(gone.upload),
-                      gone.device, std::move(gone.regions)};
+    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, std::move(gone.upload), {}};
+    Storage::Job memory{gone.number, 0, gone.origin, {}, gone.who, {}, gone.device, std::move(gone.regions)};
+    memory.kind = gone.mode == Mode::Pull ? Storage::Kind::Open : Storage::Kind::Memory;
     clients_.erase(found);
-    if (left.upload || !left.regions.empty()) {
-        storage_.submit_release(std::move(left));
+    if (!memory.regions.empty()) {
+        storage_.submit_release(std::move(memory));
+    }
+    if (upload.upload) {
+        storage_.submit_release(std::move(upload));
     }
 }
 
@@ -522,7 +523,7 @@ Server::Clock::time_point Server::last_active(const Client &client) const {
 // A monitor gets an answer also while storage does not give one: what is known without a look at a file.
 void Server::answer_without_look(int fd) {
     Client &client = clients_.at(fd);
-    storage_.cancel(client.number);
+    storage_.cancel(client.number, client.origin);
     Health told = health();
     store_.tell_known(told);
     told.reasons.push_back(

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <limits>
 #include <utility>
 
 #include "cli/checksum.hpp"
@@ -23,14 +22,27 @@ namespace {
 void release(Storage::Job &job) {
     job.regions.clear();
     job.memory = {};
-    job.look = nullptr;
     job.open = nullptr;
     if (job.upload) {
         job.upload->retire();
     }
     job.upload.reset();
     job.device.reset();
-    deregister_again();  // those of others may be over by now
+    if (job.kind == Storage::Kind::Memory) {
+        deregister_again();  // those of others may be over by now
+    }
+}
+
+// Gives up what the caller does not need of a job that is done: this may be the last that has it.
+void give_up(Storage::Job &job) {
+    const Ask ask = job.request.ask;
+    job.look = nullptr;
+    if (ask == Ask::Store) {
+        job.memory = {};
+    }
+    if (ask != Ask::Commit && ask != Ask::Rollback) {
+        job.upload.reset();
+    }
 }
 
 Answer answer(Storage::Job &job) {
@@ -70,15 +82,25 @@ Storage::~Storage() {
     {
         const base::Lock lock{mutex_};
         stopping_ = true;
+        for (Queue &queue : queues_) {
+            queue.wake.notify_all();
+        }
     }
-    wake_.notify_all();
     for (std::thread &thread : threads_) {
         thread.join();
     }
-    for (const Job &job : jobs_) {
-        if (job.upload) {
-            job.upload->retire();
+    const auto retire = [](const std::deque<Job> &jobs) {
+        for (const Job &job : jobs) {
+            if (job.upload) {
+                job.upload->retire();
+            }
         }
+    };
+    const base::Lock lock{mutex_};
+    retire(held_);
+    for (const Queue &queue : queues_) {
+        std::ranges::for_each(queue.shares, [&](const auto &entry) { retire(entry.second.ready); });
+        std::ranges::for_each(queue.later, [&](const auto &entry) { retire(entry.second); });
     }
 }
 
@@ -87,7 +109,7 @@ Outcome<> Storage::start() {
     if (!done_event_) {
         return failed("eventfd: {}", errno_text(errno));
     }
-    for (const Kind kind : {Kind::Push, Kind::Open, Kind::Look}) {
+    for (const Kind kind : {Kind::Push, Kind::Open, Kind::Look, Kind::Memory}) {
         for (std::size_t started = 0; started < threads_of_kind; ++started) {
             threads_.push_back(TRY(start_thread([this, kind] { run(kind); })));
         }
@@ -109,23 +131,40 @@ void Storage::give_text(Job &job, std::string_view text) {
 }
 
 void Storage::submit(Job job) {
-    {
-        const base::Lock lock{mutex_};
-        job.number = ++last_number_;
-        jobs_.push_back(std::move(job));
-    }
-    wake_.notify_all();  // only the threads of its kind take it
+    const base::Lock lock{mutex_};
+    add(std::move(job));
 }
 
 void Storage::submit_release(Job job) {
-    job.releases = true;
-    job.kind = Kind::Push;  // those that need room wait for it, so it waits for no look
-    submit(std::move(job));
+    job.releases = job.leaves = true;
+    const base::Lock lock{mutex_};
+    Queue &queue = queue_of(job.kind);
+    ++queue.leaving;
+    ++queue.shares[job.origin].leaving;
+    add(std::move(job));
 }
 
-void Storage::cancel(std::uint64_t client) {
+Storage::Leaving Storage::leaving(Kind kind, base::Origin origin) const {
     const base::Lock lock{mutex_};
-    std::erase_if(jobs_, [client](const Job &job) { return job.client == client && (job.look || job.open); });
+    const Queue &queue = queues_.at(static_cast<std::size_t>(kind));
+    const auto share = queue.shares.find(origin);
+    return {share != queue.shares.end() ? share->second.leaving : 0, queue.leaving};
+}
+
+void Storage::cancel(std::uint64_t client, base::Origin origin) {
+    const auto is_its = [client](const Job &job) { return job.client == client && (job.look || job.open); };
+    const base::Lock lock{mutex_};
+    for (Queue &queue : queues_) {
+        const auto later = queue.later.find(client);
+        if (later == queue.later.end()) {
+            continue;
+        }
+        std::erase_if(later->second, is_its);
+        if (std::erase_if(queue.shares[origin].ready, is_its) + std::erase_if(held_, is_its) != 0) {
+            go_on(queue, client);
+        }
+        arrange(queue, origin);
+    }
 }
 
 std::vector<Storage::Job> Storage::take_done() {
@@ -135,115 +174,150 @@ std::vector<Storage::Job> Storage::take_done() {
     return std::exchange(done_, {});
 }
 
-// Returns the number of the oldest release that is not done.
-std::uint64_t Storage::first_release() const {
-    std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
-    const auto look_at = [&first](const auto &all) {
-        for (const auto &one : all) {
-            first = one.releases ? std::min(first, one.number) : first;
-        }
-    };
-    look_at(jobs_);
-    look_at(under_way_);
-    return first;
-}
-
-// As first_release(), without those behind a job of their client: a commit may take long, or may not end.
-std::uint64_t Storage::first_release_that_can_begin() const {
-    std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
-    std::vector<std::uint64_t> busy;  // clients
-    for (const UnderWay &one : under_way_) {
-        first = one.releases ? std::min(first, one.number) : first;
-        busy.push_back(one.client);
-    }
-    for (const Job &job : jobs_) {
-        if (job.releases && std::ranges::find(busy, job.client) == busy.end()) {
-            first = std::min(first, job.number);
-        }
-        busy.push_back(job.client);
-    }
-    return first;
-}
-
 std::optional<Storage::Begun> Storage::oldest() const {
     const base::Lock lock{mutex_};
-    std::optional<Begun> oldest;
-    for (const UnderWay &one : under_way_) {
-        if (one.begun && (!oldest || one.begun->since < oldest->since)) {
-            oldest = one.begun;
-        }
-    }
-    return oldest;
+    const auto oldest =
+        std::ranges::min_element(under_way_, {}, [](const auto &entry) { return entry.second.since; });
+    return oldest != under_way_.end() ? std::optional{oldest->second} : std::nullopt;
 }
 
-// Returns the oldest job of a client of which no job is under way, of the origin that has fewest under way
-// among those of the kind. A job that waits has the later ones of its client wait too.
-std::deque<Storage::Job>::iterator Storage::next(Kind kind) {
-    auto best = jobs_.end();
-    std::ptrdiff_t fewest = threads_of_kind - 1;
-    const std::uint64_t release = first_release();
-    const std::uint64_t soon = first_release_that_can_begin();
-    std::vector<std::uint64_t> waiting;  // clients
-    for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
-        if (job->waits && job->number > (job->kind == Kind::Look ? soon : release)) {
-            waiting.push_back(job->client);
-        }
-        if (job->kind != kind) {
-            continue;
-        }
-        if (std::ranges::find(waiting, job->client) != waiting.end() ||
-            std::ranges::find(under_way_, job->client, &UnderWay::client) != under_way_.end()) {
-            continue;
-        }
-        const auto of_origin = std::ranges::count_if(
-            under_way_, [&](const UnderWay &one) { return one.origin == job->origin && one.kind == kind; });
-        if (of_origin < fewest) {
-            fewest = of_origin;
-            best = job;
+// Returns whether an earlier release of this name is not done; an empty name means any.
+bool Storage::is_release_before(const Job &job, const std::string &name) const {
+    const auto first = releases_.lower_bound({name, 0});
+    return first != releases_.end() && first->first == name && first->second < job.number;
+}
+
+void Storage::add(Job job) {
+    job.number = ++last_number_;
+    if (job.releases) {
+        releases_.emplace("", job.number);
+        if (job.upload) {
+            releases_.emplace(job.upload->name(), job.number);
         }
     }
-    return best;
+    const auto [later, is_only] = queue_of(job.kind).later.try_emplace(job.client);
+    if (is_only) {
+        make_ready(std::move(job));
+    } else {
+        later->second.push_back(std::move(job));
+    }
+}
+
+// Has a job begin when its origin has its turn, and the releases are done for which it waits.
+void Storage::make_ready(Job job) {
+    if (job.after && is_release_before(job, *job.after)) {
+        held_.push_back(std::move(job));
+        return;
+    }
+    Queue &queue = queue_of(job.kind);
+    const base::Origin origin = job.origin;
+    queue.shares[origin].ready.push_back(std::move(job));
+    arrange(queue, origin);
+}
+
+// Gives an origin a turn when one of its jobs may begin, and forgets one that has nothing.
+void Storage::arrange(Queue &queue, base::Origin origin) {
+    const auto place = queue.shares.find(origin);
+    Share &share = place->second;
+    const bool may_begin = !share.ready.empty() && share.under_way < threads_of_kind - 1;
+    if (may_begin && share.turn == 0) {
+        share.turn = ++last_number_;
+        queue.turns.emplace(share.turn, origin);
+        queue.wake.notify_one();
+    } else if (!may_begin && share.turn != 0) {
+        queue.turns.erase(std::exchange(share.turn, 0));
+    }
+    if (share.ready.empty() && share.under_way == 0 && share.leaving == 0) {
+        queue.shares.erase(place);
+    }
+}
+
+// Has the next job of a client begin, because the one before it is over.
+void Storage::go_on(Queue &queue, std::uint64_t client) {
+    const auto later = queue.later.find(client);
+    if (later->second.empty()) {
+        queue.later.erase(later);
+        return;
+    }
+    Job next = std::move(later->second.front());
+    later->second.pop_front();
+    make_ready(std::move(next));
+}
+
+// Takes the oldest job of the origin whose turn it is, which gets its next turn behind the others.
+Storage::Job Storage::take(Queue &queue) {
+    const base::Origin origin = queue.turns.begin()->second;
+    Share &share = queue.shares.at(origin);
+    queue.turns.erase(std::exchange(share.turn, 0));
+    Job job = std::move(share.ready.front());
+    share.ready.pop_front();
+    ++share.under_way;
+    if (job.upload) {
+        under_way_.emplace(job.number, Begun{job.upload->name(), job.who, Clock::now()});
+    }
+    arrange(queue, origin);
+    return job;
+}
+
+// Tells of a job that is done, unless it tries again, and has those begin that have waited for it.
+void Storage::finish(Queue &queue, Job job, bool tries_again) {
+    const base::Origin origin = job.origin;
+    Share &share = queue.shares.at(origin);
+    --share.under_way;
+    const auto begun = under_way_.extract(job.number);
+    if (tries_again) {
+        job.after = "";
+        make_ready(std::move(job));
+        return arrange(queue, origin);
+    }
+    go_on(queue, job.client);
+    if (job.releases) {
+        const std::size_t left = job.leaves ? 1 : 0;
+        share.leaving -= left;
+        queue.leaving -= left;
+        end_release(job.number, begun ? begun.mapped().name : "");
+    } else {
+        done_.push_back(std::move(job));
+        (void)eventfd_write(done_event_.get(), 1);
+    }
+    arrange(queue, origin);
+}
+
+void Storage::end_release(std::uint64_t number, const std::string &name) {
+    releases_.erase({"", number});
+    releases_.erase({name, number});
+    for (Job &job : std::exchange(held_, {})) {
+        make_ready(std::move(job));
+    }
 }
 
 void Storage::run(Kind kind) {
     const base::Lock lock{mutex_};
+    Queue &queue = queue_of(kind);
     while (true) {
-        auto found = next(kind);
-        while (!stopping_ && found == jobs_.end()) {
-            wake_.wait(mutex_);
-            found = next(kind);
+        while (!stopping_ && queue.turns.empty()) {
+            queue.wake.wait(mutex_);
         }
         if (stopping_) {
             return;
         }
-        Job job = std::move(*found);
-        jobs_.erase(found);
-        const auto begun = Clock::now();
-        under_way_.push_back({.client = job.client,
-                              .origin = job.origin,
-                              .number = job.number,
-                              .releases = job.releases,
-                              .kind = job.kind,
-                              .begun = job.upload ? std::optional<Begun>{{job.upload->name(), job.who, begun}}
-                                                  : std::nullopt});
-        const bool frees_more = first_release() < job.number;
+        Job job = take(queue);
+        const bool may_find_room = is_release_before(job, "");
+        bool tries_again = false;
         {
             const base::Unlock unlocked{mutex_};
+            const auto begun = Clock::now();
             job.answer = answer(job);
             const std::chrono::duration<double> took = Clock::now() - begun;
             job.seconds = took.count();
+            // An error of storage is the end of a push, also when it is that there is no room.
+            tries_again = may_find_room && job.answer.verdict == Verdict::NoRoom &&
+                          (job.answer.error == 0 || job.request.ask == Ask::Reserve);
+            if (!tries_again) {
+                give_up(job);
+            }
         }
-        std::erase_if(under_way_, [&](const UnderWay &one) { return one.client == job.client; });
-        // An error of storage is the end of a push, also when it is that there is no room.
-        const bool may_again = job.answer.error == 0 || job.request.ask != Ask::Store;
-        if (job.answer.verdict == Verdict::NoRoom && may_again && !job.waits && frees_more) {
-            job.waits = true;
-            jobs_.push_front(std::move(job));
-        } else if (!job.releases) {
-            done_.push_back(std::move(job));
-            (void)eventfd_write(done_event_.get(), 1);
-        }
-        wake_.notify_all();  // the client's next job may wait, and those that need room
+        finish(queue, std::move(job), tries_again);
     }
 }
 
