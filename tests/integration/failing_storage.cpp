@@ -13,11 +13,13 @@
 // next pread of a block; that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names
 // exists, file systems cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much
 // room there is, and while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy.
-// With RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
+// The FIFO that RPMA_TEST_SLOW_PAGES names holds, in the same way, the pages of each file that is mapped to
+// be read. With RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
 #include <linux/fs.h>
+#include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -35,7 +37,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 
+#include "base/fd.hpp"
 #include "cli/protocol/blocks.hpp"
 #include "cli/protocol/protocol.hpp"
 
@@ -93,7 +97,43 @@ void wait_for_the_disk(const char *variable) {
     }
 }
 
+// Maps a copy of the file, whose pages are not there until the disk gives them.
+void *map_slowly(std::size_t length, int flags, int fd) {
+    base::Fd copy{memfd_create("slow pages", MFD_CLOEXEC)};
+    base::Fd watcher{static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC))};
+    base::Fd file{fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
+    if (!copy || !file || ftruncate(copy.get(), static_cast<off_t>(length)) != 0 || !watcher ||
+        syscall(SYS_ioctl, watcher.get(), UFFDIO_API, &api) != 0) {
+        return MAP_FAILED;
+    }
+    const long mapped = syscall(SYS_mmap, nullptr, length, PROT_READ, flags, copy.get(), 0);
+    const std::size_t pages = (length + 4095) / 4096 * 4096;
+    uffdio_register watched{.range = {.start = static_cast<std::uint64_t>(mapped), .len = pages},
+                            .mode = UFFDIO_REGISTER_MODE_MISSING,
+                            .ioctls = 0};
+    if (mapped == -1 || syscall(SYS_ioctl, watcher.get(), UFFDIO_REGISTER, &watched) != 0) {
+        return MAP_FAILED;
+    }
+    // The end of the watcher wakes those that wait for a page.
+    std::thread{[copy = std::move(copy), watcher = std::move(watcher), file = std::move(file)] {
+        wait_for_the_disk("RPMA_TEST_SLOW_PAGES");
+        off_t offset = 0;
+        while (sendfile(copy.get(), file.get(), &offset, std::size_t{1} << 20) > 0) {
+        }
+    }}.detach();
+    return reinterpret_cast<void *>(mapped);
+}
+
 }  // namespace
+
+EXPORTED void *mmap(void *address, std::size_t length, int protection, int flags, int fd,
+                    off_t offset) noexcept {
+    if (fd >= 0 && protection == PROT_READ && (flags & MAP_SHARED) != 0 && exists("RPMA_TEST_SLOW_PAGES")) {
+        return map_slowly(length, flags, fd);
+    }
+    return reinterpret_cast<void *>(syscall(SYS_mmap, address, length, protection, flags, fd, offset));
+}
 
 EXPORTED int msync(void *address, std::size_t length, int flags) {
     wait_for_the_disk("RPMA_TEST_SLOW");

@@ -306,6 +306,30 @@ exec {disk}>&-
 wait $measurer || [ -s measured.err ] || die "measure_and_leave" # its time may have ended
 stop_server
 
+# The pages of one content do not come: only those who pull it wait, nobody waits for the end of their connections, and the
+# next one gets the right bytes when storage answers. userfaultfd(2) is for those who may trace processes.
+if python3 -c 'import ctypes; exit(ctypes.CDLL(None).syscall(323, 0o2000000) < 0)'; then
+    export RPMA_TEST_SLOW_PAGES=$work/slow_pages
+    start_server store --idle-limit 3
+    mkfifo slow_pages
+    exec {disk}<>slow_pages
+    "$rpma" pull "$address/slow" got >pull.out 2>pull.err &
+    puller=$!
+    helpers+=($puller)
+    until grep -q 'it did nothing for 3 seconds' server.err; do :; done
+    bounded "$rpma" status "$address" --timeout 60 >stdout 2>stderr || [ $? -eq 6 ] || die "status"
+    push second "$address/other"
+    bounded "$rpma" list "$address/other" >stdout 2>stderr || die "list"
+    kill -KILL $puller
+    wait $puller 2>/dev/null || true
+    rm slow_pages
+    exec {disk}>&-
+    pulled second "$address/other"
+    pulled first "$address/slow"
+    stop_server
+    unset RPMA_TEST_SLOW_PAGES
+fi
+
 # The end of the memory of a large push, whose client is gone, is slow: nobody else waits for it.
 mkfifo slow slow_end
 export RPMA_TEST_SLOW_END=$work/slow_end

@@ -2,17 +2,21 @@
 // cli/serve/server: admits clients to a store, commits their pushes, and ends their connections. It does
 // nothing for a write or a read: those are one-sided, and the server sleeps meanwhile. cli/store/storage does
 // the work that waits for storage, and a client that measures has threads of its own (cli/perf/perf_server).
+// So has one that pulls (answers.hpp), and the end of a connection that reads or writes memory of a file.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,6 +27,7 @@
 #include "cli/perf/perf_server.hpp"
 #include "cli/protocol/protocol.hpp"
 #include "cli/random_number.hpp"
+#include "cli/serve/answers.hpp"
 #include "cli/serve/metrics.hpp"
 #include "cli/serve/permissions.hpp"
 #include "cli/store/storage.hpp"
@@ -136,6 +141,11 @@ private:
         std::shared_ptr<PerfArea> area;
         Connection connection;
         PerfClient perf;
+        std::unique_ptr<PullAnswers> pull;
+        // Returns whether a call on its connection may have to wait for storage: a peer reads or writes
+        // memory of a file. The server's thread makes none.
+        [[nodiscard]] bool may_wait() const { return pull != nullptr || mode == Mode::MeasureDurable; }
+        [[nodiscard]] Messages where() const { return {memory.bytes(), messages.get()}; }
 
         void be_active();
         // The time for which it waits for storage is none for which it is idle. One whose bytes were refused
@@ -198,13 +208,14 @@ private:
     void take_messages(int fd);
     [[nodiscard]] Outcome<> serve(Client &client, const ibv_wc &message);
     [[nodiscard]] Outcome<> look(Client &client, std::size_t place, const Request &request);
-    [[nodiscard]] Outcome<> reply(const Client &client, std::uint64_t place, const Answer &answer) const;
     void finish_jobs();
     void finish(Storage::Job &job);
-    [[nodiscard]] Outcome<> grant(Client &client, Storage::Job &job) const;
     void finish(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
-    void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost");
+    void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost",
+              std::optional<Ending> told = std::nullopt);
+    void leave(Client gone, std::optional<Ending> told);
+    void forget_left();
     void answer_without_look(int fd);
     [[nodiscard]] Clock::duration answer_late_looks();
     [[nodiscard]] Clock::duration patience(const Client &client) const;
@@ -241,6 +252,18 @@ private:
         Clock::time_point since;
     };
     std::map<std::string, Commit> commits_;
+    // The connections that end in threads of their own.
+    struct Leaving {
+        base::Origin origin;
+        std::shared_ptr<std::atomic<bool>> has_left;
+        std::thread thread;
+        Leaving(base::Origin of, std::shared_ptr<std::atomic<bool>> flag, std::thread leaves)
+            : origin{of}, has_left{std::move(flag)}, thread{std::move(leaves)} {}
+        Leaving(const Leaving &) = delete;
+        Leaving &operator=(const Leaving &) = delete;
+        ~Leaving() { thread.join(); }
+    };
+    std::list<Leaving> leaving_;
 };
 
 }  // namespace cli

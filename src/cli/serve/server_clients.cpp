@@ -138,7 +138,13 @@ std::string Server::why_full(const Client &client) const {
         return fmt::format("{} clients from {} are connected, no more are taken from there",
                            limits_.clients_per_origin, from);
     }
-    const auto leaving = storage_.leaving(kind_of(client.mode), client.origin);
+    auto leaving = storage_.leaving(kind_of(client.mode), client.origin);
+    for (const Leaving &one : leaving_) {
+        if (kind_of(client.mode) == Storage::Kind::Open && !one.has_left->load()) {
+            ++leaving.all;
+            leaving.of_origin += one.origin == client.origin ? 1 : 0;
+        }
+    }
     if (leaving.all >= limits_.clients) {
         return fmt::format("storage has not released what {} clients had that left, no more are taken",
                            limits_.clients);
@@ -331,6 +337,10 @@ Outcome<Offer> Server::offer(Arrival &arrival) {
     offer.checksum = download.content.checksum;
     offer.tag = download.tag;
     TRY(give(request, client, download.memory, RPMA_MR_USAGE_READ_SRC, offer));
+    client.pull =
+        std::make_unique<PullAnswers>(client.where(), *client.device,
+                                      [&store = std::as_const(store_), name = hello.name,
+                                       sequence = client.sequence] { return store.blocks(name, sequence); });
     return offer;
 }
 
@@ -503,7 +513,7 @@ void Server::accept(Arrival arrival, const Offer &offer) {
     int fd = -1;
     (void)rpma_conn_get_event_fd(accepted, &fd);
     auto watched = watch(fd, Awaited::Event, static_cast<std::size_t>(fd));
-    if (client.messages && watched) {
+    if (client.messages && !client.pull && watched) {
         rpma_cq *completions = nullptr;
         int completions_fd = -1;
         (void)rpma_conn_get_cq(accepted, &completions);

@@ -2,6 +2,7 @@
 // cli/serve/server: serves the clients' requests, and ends their connections.
 
 #include <softrdma.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
@@ -22,9 +23,6 @@ namespace {
 // The time for a client that was accepted and sends nothing, and for one that was refused.
 constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
-// In a client's memory: an answer for each request, and behind them the last.
-constexpr std::size_t answers_offset = most_requests * sizeof(RequestBytes);
-constexpr std::size_t last_answer_offset = answers_offset + most_requests * sizeof(AnswerBytes);
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
 // A client that asks for the status waits so long for a look at the files.
@@ -60,19 +58,24 @@ void Server::take_event(int fd) {
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
-    std::string why = event == RPMA_CONN_CLOSED ? "its client closed the connection"
-                                                : "the connection to its client was lost";
+    const std::string fault = client.pull ? client.pull->fault() : "";
+    std::string why = !fault.empty()              ? fmt::format("it {}", fault)
+                      : event == RPMA_CONN_CLOSED ? "its client closed the connection"
+                                                  : "the connection to its client was lost";
     const char *const reason = event == RPMA_CONN_CLOSED ? "client_left" : "connection_lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
         client.be_active();
         const auto started = is_new && client.perf.messages != nullptr
                                  ? client.perf.messages->start(client.connection.get())
-                                 : Outcome<>{};
+                             : is_new && client.pull ? client.pull->start(client.connection.get())
+                                                     : Outcome<>{};
         if (started) {
             return;
         }
         why = started.error().text;
+    }
+    if (!fault.empty() || event == RPMA_CONN_ESTABLISHED) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
@@ -112,20 +115,19 @@ void Server::take_messages(int fd) {
 }
 
 Outcome<> Server::serve(Client &client, const ibv_wc &message) {
-    const Request request = TRY(decode_request(
-        client.memory.bytes().subspan(message.wr_id * sizeof(RequestBytes), message.byte_len)));
+    const Request request = TRY(request_of(client.where(), message));
     if (request.ask == Ask::Alive) {
         // A push makes progress only by what is stored, because anybody can claim to be active.
         if (client.mode != Mode::Push) {
             client.be_active();
         }
-        return reply(client, message.wr_id, {});
+        return reply(client.connection.get(), client.where(), message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
         return look(client, message.wr_id, request);
     }
     if (client.mode != Mode::Push || !client.admitted) {
-        return failed("asks to store (expected that of a push that was admitted)");
+        return failed("{}", no_store_here);
     }
     if (client.committing) {
         return failed(
@@ -173,16 +175,12 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
 }
 
 // Has storage make a list or the status, because that looks at the files of many names. Also has it read the
-// checksums of blocks: for a pull those of its content, and for a push what the pushes of its name before it
-// have left.
+// checksums of blocks: for a push what the pushes of its name before it have left.
 Outcome<> Server::look(Client &client, std::size_t place, const Request &request) {
     const bool lists = client.mode == Mode::List && client.admitted;
     const bool pushes = client.upload && client.admitted && !client.committing;
-    const bool pulls = client.mode == Mode::Pull && client.admitted;
-    if ((!lists && !pushes && !pulls && !client.tells) || std::exchange(client.has_looked, true)) {
-        return failed(
-            "asks for a text (expected that of a client that lists, asks for the status, pushes, or pulls, "
-            "once)");
+    if ((!lists && !pushes && !client.tells) || std::exchange(client.has_looked, true)) {
+        return failed("{}", no_look_here);
     }
     client.looks = Clock::now();
     client.look_place = place;
@@ -199,13 +197,6 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
         storage_.submit(std::move(job));
         return {};
     }
-    if (pulls) {
-        job.look = [&store = std::as_const(store_), name = client.name, sequence = client.sequence] {
-            return store.blocks(name, sequence);
-        };
-        storage_.submit(std::move(job));
-        return {};
-    }
     job.look = [&store = std::as_const(store_), lists, name = client.name, health = health()]() mutable {
         if (lists) {
             return store.list(name);
@@ -217,44 +208,10 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
     return {};
 }
 
-// The receive is posted again before its answer is sent, because a client that has the answer may send the
-// next request. The answer's completion only frees its place in the send queue.
-Outcome<> Server::reply(const Client &client, std::uint64_t place, const Answer &answer) const {
-    const AnswerBytes bytes = encode_answer(answer);
-    const std::size_t offset = answers_offset + place * bytes.size();
-    std::ranges::copy(bytes, client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(offset));
-    rpma_conn *connection = client.connection.get();
-    auto *context = reinterpret_cast<void *>(static_cast<std::uintptr_t>(place));
-    TRY(checked(rpma_recv(connection, client.messages.get(), place * sizeof(RequestBytes),
-                          sizeof(RequestBytes), context),
-                "cannot be heard"));
-    return checked(
-        rpma_send(connection, client.messages.get(), offset, bytes.size(), RPMA_F_COMPLETION_ALWAYS, nullptr),
-        "cannot be answered");
-}
-
 void Server::finish_jobs() {
     for (Storage::Job &job : storage_.take_done()) {
         finish(job);
     }
-}
-
-// Gives the client the text for which it asked.
-Outcome<> Server::grant(Client &client, Storage::Job &job) const {
-    const auto bytes = job.memory.bytes;
-    constexpr int usage = RPMA_MR_USAGE_READ_SRC;
-    rpma_mr_local *region = nullptr;
-    const int result = rpma_conn_mr_reg(client.connection.get(), bytes.data(), bytes.size(), usage, &region);
-    LocalRegion registered{region, Deregistration{job.memory.owner}};
-    if (result == RPMA_E_NOSUPP) {
-        registered = TRY(register_memory(*client.device, bytes, usage));
-        registered.get_deleter().memory = job.memory.owner;
-    } else {
-        TRY(checked(result, "cannot get {} bytes of memory", bytes.size()));
-    }
-    TRY(checked(rpma_mr_get_descriptor(registered.get(), job.answer.memory_region.data()), "memory region"));
-    client.regions.push_back(std::move(registered));
-    return {};
 }
 
 // Counts what storage has done, and tells of a push that cannot commit any more.
@@ -359,9 +316,11 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         client.trouble_text = fmt::format("it cannot be made durable: {}", errno_text(job.answer.error));
     }
     if (ask == Ask::Look && job.answer.verdict == Verdict::Done) {
-        if (const auto granted = grant(client, job); !granted) {
+        auto granted = grant(client.connection.get(), *client.device, job.memory, job.answer);
+        if (!granted) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
+        client.regions.push_back(*std::move(granted));
     } else if (ask == Ask::Store && job.answer.verdict != Verdict::Done) {
         client.store_refused = true;
     } else if (ask == Ask::Store) {
@@ -376,7 +335,7 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         client.committing = true;  // nothing may follow, as after a commit
     }
     const bool answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
-    if (const auto told = reply(client, job.place, job.answer); !told) {
+    if (const auto told = reply(client.connection.get(), client.where(), job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (answered) {
         client.be_active();
@@ -389,28 +348,24 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
 // Tells the client why its connection ends, as far as it listens, and drops it.
 void Server::end(int fd, Ending ending, const std::string &why) {
     const Client &client = clients_.at(fd);
-    if (client.established && client.admitted && client.messages) {
-        const auto seconds = std::chrono::floor<std::chrono::seconds>(patience(client)).count();
-        const AnswerBytes bytes =
-            encode_answer({Verdict::Ended, static_cast<int>(ending), static_cast<std::uint64_t>(seconds)});
-        std::ranges::copy(bytes,
-                          client.memory.bytes().begin() + static_cast<std::ptrdiff_t>(last_answer_offset));
-        (void)rpma_send(client.connection.get(), client.messages.get(), last_answer_offset, bytes.size(),
-                        RPMA_F_COMPLETION_ON_ERROR, nullptr);
+    const bool listens = client.established && client.admitted && client.messages;
+    if (listens && !client.may_wait()) {
+        say_end(client.connection.get(), client.where(), ending,
+                std::chrono::floor<std::chrono::seconds>(patience(client)));
     }
     if (client.admitted && (client.mode != Mode::Push || client.committing)) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
-    drop(fd, why, reason_of(ending));
+    drop(fd, why, reason_of(ending), listens ? std::optional{ending} : std::nullopt);
 }
 
 // The next push of the name may begin at once, because it has a file of its own, unless the commit of this
 // one is under way: both would have the same sequence.
-void Server::drop(int fd, const std::string &why, const char *reason) {
+void Server::drop(int fd, const std::string &why, const char *reason, std::optional<Ending> told) {
     const auto found = clients_.find(fd);
     const Client &client = found->second;
-    if (client.established) {
+    if (client.established && !client.may_wait()) {
         (void)rpma_conn_disconnect(client.connection.get());
     }
     if (client.upload && pusher_of(client.upload->name()) == fd) {
@@ -425,10 +380,16 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
     }
     std::erase(unread_, fd);
     storage_.cancel(client.number, client.origin);
+    if (client.may_wait()) {
+        (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+        Client leaves = std::move(found->second);
+        clients_.erase(found);
+        return leave(std::move(leaves), told);
+    }
     Client &gone = found->second;
     Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, std::move(gone.upload), {}};
     Storage::Job memory{gone.number, 0, gone.origin, {}, gone.who, {}, gone.device, std::move(gone.regions)};
-    memory.kind = gone.mode == Mode::Pull ? Storage::Kind::Open : Storage::Kind::Memory;
+    memory.kind = Storage::Kind::Memory;
     clients_.erase(found);
     if (!memory.regions.empty()) {
         storage_.submit_release(std::move(memory));
@@ -436,6 +397,37 @@ void Server::drop(int fd, const std::string &why, const char *reason) {
     if (upload.upload) {
         storage_.submit_release(std::move(upload));
     }
+}
+
+// Ends a connection in a thread of its own, because that may wait for storage. Until then it has one of the
+// places for clients that have left.
+void Server::leave(Client gone, std::optional<Ending> told) {
+    forget_left();
+    const auto has_left = std::make_shared<std::atomic<bool>>(false);
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(patience(gone));
+    const base::Origin origin = gone.origin;
+    auto thread =
+        start_thread([client = std::make_shared<Client>(std::move(gone)), told, seconds, has_left]() mutable {
+            if (told) {
+                say_end(client->connection.get(), client->where(), *told, seconds);
+            }
+            if (client->established) {
+                (void)rpma_conn_disconnect(client->connection.get());
+            }
+            client.reset();
+            deregister_again();  // those of others may be over by now
+            *has_left = true;
+        });
+    if (!thread) {
+        BASE_LOG(Warning, "the end of a connection may have waited for storage: %s",
+                 thread.error().text.c_str());
+        return;
+    }
+    leaving_.emplace_back(origin, has_left, *std::move(thread));
+}
+
+void Server::forget_left() {
+    leaving_.remove_if([](const Leaving &one) { return one.has_left->load(); });
 }
 
 // A file that cannot be used ends no connection: an administrator may be about to write it. It lets nobody in
@@ -517,6 +509,9 @@ void Server::Client::find_whether_it_waits() {
 
 // A client that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
+    if (client.pull) {
+        return std::max(client.active, client.pull->active());
+    }
     return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
 }
 
