@@ -230,8 +230,8 @@ void a_process_ends_meanwhile(void **) {
     assert_true(child >= 0);
     if (child == 0) {
         soft::Engine::instance().watch();
-        auto *const own = new Listener;
-        auto *const stuck_too = new Stuck;
+        static Listener *const own = new Listener;  // both stay until the process ends
+        static Stuck *const stuck_too = new Stuck;
         stuck_too->get_stuck();
         hear(*own, 10);
         exit(0);
