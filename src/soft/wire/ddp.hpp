@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 
+#include "base/cursor.hpp"
 #include "soft/wire/mpa.hpp"
 #include "soft/wire/violation.hpp"
 
@@ -100,7 +101,55 @@ struct Segment {
 // ignored (RFC 5041 section 4.1).
 [[nodiscard]] Decoded<std::optional<Segment>> decode_header(std::span<const std::byte> bytes);
 
-// Returns the number of bytes written: header_bytes(segment.opcode).
-std::size_t encode_header(const Segment &segment, std::span<std::byte> bytes);
+// The fields of the control word.
+namespace control {
+inline constexpr std::uint16_t tagged = 0x8000;
+inline constexpr std::uint16_t last = 0x4000;
+inline constexpr std::uint16_t ddp_version_mask = 0x0300;
+inline constexpr std::uint16_t ddp_version = 0x0100;
+inline constexpr std::uint16_t rdmap_version_mask = 0x00c0;
+inline constexpr std::uint16_t rdmap_version = 0x0040;
+inline constexpr std::uint16_t opcode_mask = 0x000f;
+}  // namespace control
+
+// Returns the queue to which an untagged opcode belongs.
+[[nodiscard]] constexpr Queue queue_of(Opcode opcode) {
+    switch (opcode) {
+        case Opcode::ReadRequest:
+        case Opcode::AtomicRequest:
+        case Opcode::FlushRequest:
+            return Queue::Request;
+        case Opcode::Terminate:
+            return Queue::Terminate;
+        case Opcode::AtomicResponse:
+        case Opcode::FlushResponse:
+        case Opcode::Acknowledgement:
+            return Queue::Response;
+        default:
+            return Queue::Send;
+    }
+}
+
+// Returns the number of bytes written: header_bytes(segment.opcode). It is inlined, because the way of each
+// small request has it.
+[[gnu::always_inline]] inline std::size_t encode_header(const Segment &segment, std::span<std::byte> bytes) {
+    const bool tagged = is_tagged(segment.opcode);
+    base::Writer begin{bytes.first(tagged_bytes)};
+    begin.big(static_cast<std::uint16_t>(segment_bytes(segment)));
+    begin.big(static_cast<std::uint16_t>((tagged ? control::tagged : 0) | (segment.last ? control::last : 0) |
+                                         control::ddp_version | control::rdmap_version |
+                                         static_cast<std::uint16_t>(segment.opcode)));
+    begin.big(segment.stag);
+    if (tagged) {
+        begin.big(segment.offset);
+        return tagged_bytes;
+    }
+    const bool named = segment.queue >= Queue::FirstShared;
+    base::Writer rest{bytes.subspan(begin.used(), untagged_bytes - tagged_bytes / 2)};
+    rest.big(static_cast<std::uint32_t>(named ? segment.queue : queue_of(segment.opcode)));
+    rest.big(segment.msn);
+    rest.big(static_cast<std::uint32_t>(segment.offset));
+    return untagged_bytes;
+}
 
 }  // namespace soft::wire
