@@ -41,6 +41,10 @@ public:
     }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
+    // Returns the number of the place of an item that is in the ring, below capacity().
+    [[nodiscard]] std::size_t place_of(const T &item) const {
+        return static_cast<std::size_t>(reinterpret_cast<const Place *>(&item) - places_.get());
+    }
     // Returns the number of the place of the oldest item, below capacity().
     [[nodiscard]] std::size_t front_place() const { return head_; }
     // Returns the number of the place that the next item gets.
@@ -58,10 +62,12 @@ public:
         ++size_;
         return *::new (static_cast<void *>(&youngest.item)) T(make());
     }
-    void pop() {
-        assert(!empty());
-        --size_;
-        head_ = size_ == 0 || head_ + 1 == capacity_ ? 0 : head_ + 1;
+    void pop() { pop(1); }
+    // Removes the `count` oldest items, of which there are at least so many.
+    void pop(std::size_t count) {
+        assert(count <= size_);
+        head_ = size_ == count ? 0 : place(count);
+        size_ -= count;
     }
     // Removes the youngest item.
     void pop_back() {

@@ -51,10 +51,13 @@ void a_read_with_a_bad_local_key(void **) {
 
 void a_write_beyond_its_region(void **) {
     Ends &ends = connected();
-    Request bad = write_request(ends.client, ends.server, 0, 64, 1);
+    settle(ends.client, ends.server);
+    Request bad = write_request(ends.client, ends.server, 0, 64, 2);
     bad.sges[0].addr = ends.client.address(ends.client.memory.size() - 63);
-    assert_int_equal(post(ends.client, {bad}), 0);
-    expect_completion(ends.client.cq, 1, IBV_WC_LOC_PROT_ERR);
+    // The region that the first request uses is not looked up again for the second one.
+    assert_int_equal(post(ends.client, {write_request(ends.client, ends.server, 0, 64, 1), bad}), 0);
+    expect_completion(ends.client.cq, 1);
+    expect_completion(ends.client.cq, 2, IBV_WC_LOC_PROT_ERR);
 }
 
 void a_read_into_memory_that_may_not_be_written(void **) {
@@ -62,10 +65,12 @@ void a_read_into_memory_that_may_not_be_written(void **) {
     ibv_mr *const source_only =
         ends.client.register_memory(ends.client.memory.data(), 64, IBV_ACCESS_REMOTE_READ);
     assert_non_null(source_only);
-    Request bad = read_request(ends.client, ends.server, 0, 64, 1);
-    bad.sges[0].lkey = source_only->lkey;
-    assert_int_equal(post(ends.client, {bad}), 0);
-    expect_completion(ends.client.cq, 1, IBV_WC_LOC_PROT_ERR);
+    Request good = write_request(ends.client, ends.server, 0, 64, 1);
+    Request bad = read_request(ends.client, ends.server, 0, 64, 2);
+    good.sges[0].lkey = bad.sges[0].lkey = source_only->lkey;
+    assert_int_equal(post(ends.client, {good, bad}), 0);
+    expect_completion(ends.client.cq, 1);
+    expect_completion(ends.client.cq, 2, IBV_WC_LOC_PROT_ERR);
 }
 
 void a_region_of_another_protection_domain(void **) {

@@ -63,11 +63,11 @@ private:
         ibv_gid source{};
         std::uint64_t wr_id = 0;
         std::uint32_t length = 0;
-        bool signaled = false;
-        bool is_inline = false;
+        std::uint8_t flags = 0;  // IBV_SEND_
         std::uint8_t sges = 0;
-        std::size_t slot = 0;
         std::byte *kept = nullptr;  // the copy of inline data
+
+        [[nodiscard]] bool is(ibv_send_flags flag) const { return (flags & flag) != 0; }
     };
     struct Attachment {
         ibv_gid group;

@@ -89,8 +89,8 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, ChainPart when_bad) {
         .source = handle_to.source,
         .wr_id = request.wr_id,
         .length = static_cast<std::uint32_t>(total_bytes(request)),
-        .signaled = signal_all_ || (request.send_flags & IBV_SEND_SIGNALED) != 0,
-        .is_inline = (request.send_flags & IBV_SEND_INLINE) != 0,
+        .flags =
+            static_cast<std::uint8_t>(request.send_flags | (signal_all_ ? unsigned{IBV_SEND_SIGNALED} : 0U)),
         .sges = static_cast<std::uint8_t>(request.num_sge)};
     if (!handle_to.multicast) {
         made.to.port = wire::port_of(request.wr.ud.remote_qpn);
@@ -107,13 +107,12 @@ int DatagramQueuePair::enqueue(const ibv_send_wr &request, ChainPart when_bad) {
 // completion without room, are errors; later requests are then flushed.
 void DatagramQueuePair::transmit() {
     while (!requests_.empty() && phase_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-        const PostedDatagram request = requests_.front();
-        const SendOutcome sent = send_now(request);
+        const SendOutcome sent = send_now(requests_.front());
         if (sent == SendOutcome::SocketFull) {
             want_writable(true);
             return;
         }
-        requests_.pop();
+        const PostedDatagram request = requests_.take();
         if (sent == SendOutcome::BadMemory) {
             fail_sending();
         }
@@ -137,7 +136,7 @@ DatagramQueuePair::SendOutcome DatagramQueuePair::send_now(const PostedDatagram 
         if (sge.length == 0) {
             continue;
         }
-        if (request.is_inline) {
+        if (request.is(IBV_SEND_INLINE)) {
             pieces[count++] = {.iov_base = requests_.address_of(sge), .iov_len = sge.length};
         } else {
             auto pin = Memory::instance().pin({.by = {&domain_of(*qp_base.pd)},
@@ -164,7 +163,7 @@ void DatagramQueuePair::wait_for_completions() const {
 
 void DatagramQueuePair::complete(const PostedDatagram &request, ibv_wc_status status) {
     ++unsignaled_;
-    if (!request.signaled && status == IBV_WC_SUCCESS) {
+    if (!request.is(IBV_SEND_SIGNALED) && status == IBV_WC_SUCCESS) {
         return;
     }
     ibv_wc completion{};
@@ -183,8 +182,7 @@ void DatagramQueuePair::complete(const PostedDatagram &request, ibv_wc_status st
 
 void DatagramQueuePair::flush_requests() {
     while (!requests_.empty()) {
-        const PostedDatagram request = requests_.front();
-        requests_.pop();
+        const PostedDatagram request = requests_.take();
         complete(request, IBV_WC_WR_FLUSH_ERR);
     }
     want_writable(false);

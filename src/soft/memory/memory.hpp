@@ -64,6 +64,10 @@ struct MemoryRegion : ibv_mr, base::Inheritable {
     MemoryWindow *window = nullptr;            // whose part of another region this is
     std::atomic<int> *holds = nullptr;         // counts the regions of the device memory that this one is in
 
+    [[nodiscard]] bool contains(std::uint64_t address, std::uint64_t bytes) const {
+        const std::uint64_t offset = address - iova;
+        return address >= iova && offset <= length && bytes <= length - offset;
+    }
     [[nodiscard]] std::byte *at(std::uint64_t address) const {
         // A number, because a region of the whole address space begins at null.
         // NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -143,11 +147,14 @@ public:
     // reaches.
     [[nodiscard]] std::optional<Pin> pin_window(const Asker &by, std::uint32_t key) const;
 
-    // Is called for the peer of a connection, to which `seen` belongs. Takes insert()'s lock when regions
-    // were registered since the last call. The key already orders a registration before each access, but
+    // Returns a number that is another one as soon as a key begins or ceases to name a region.
+    [[nodiscard]] static std::uint64_t changes() { return changes_.load(std::memory_order_acquire); }
+
+    // Is called for the peer of a connection, to which `seen` belongs. Takes insert()'s lock when keys have
+    // changed since the last call. The key already orders a registration before each access, but
     // Valgrind's race detectors see that order only by the lock.
     void see_registrations(std::uint64_t &seen) {
-        if (registrations_.load(std::memory_order_relaxed) != seen) {
+        if (changes_.load(std::memory_order_relaxed) != seen) {
             take_lock(seen);
         }
     }
@@ -173,7 +180,7 @@ private:
     static const Held held_while_forking;
     KeySource keys_ GUARDED_BY(mutex);
     int used_ GUARDED_BY(mutex) = 0;
-    std::atomic<std::uint64_t> registrations_{0};
+    static std::atomic<std::uint64_t> changes_;
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };
 

@@ -258,39 +258,19 @@ base::Result<void> CompletionQueue::end_wait() {
 bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
                            bool solicited) {
     bool pushed = false;
-    push_many([&](const auto &push) { pushed = push(completion, queue_pair, queue, slots, solicited); });
+    push_many([&](const auto &push) {
+        pushed = push([&] { return completion; }, queue_pair, queue, slots, solicited);
+    });
     return pushed;
 }
 
-[[gnu::hot]] bool CompletionQueue::push_one(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
-                                            unsigned slots, bool solicited, bool &notify) {
-    if (ring_.full()) {
-        if (!overrun_) {
-            BASE_LOG(Error,
-                     "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
-                     ring_.capacity());
-        }
-        tell_overrun();
-        return false;
-    }
-    if (watched_ && !push_watched(completion)) {
-        return false;
-    }
-    ring_.push_made([&] {
-        return Entry{.completion = completion, .queue_pair = &queue_pair, .slots = slots, .queue = queue};
-    });
-    if (!has_entries_.load(std::memory_order_relaxed)) {
+[[gnu::hot]] void CompletionQueue::tell_entries() {
+    if (!ring_.empty() && !has_entries_.load(std::memory_order_relaxed)) {
         base::set_shared(has_entries_, true);
     }
     if (waiters_.any() && served_here != this) {
-        waiters_.tell(true);
+        waiters_.tell(!ring_.empty());
     }
-    if (notify_ == Notify::Any || (notify_ == Notify::Solicited && solicited)) {
-        notify_ = Notify::No;
-        base::set_shared(notify_wanted_, false);
-        notify = true;
-    }
-    return true;
 }
 
 void CompletionQueue::notify_channel() {
@@ -299,22 +279,30 @@ void CompletionQueue::notify_channel() {
     }
 }
 
-bool CompletionQueue::push_watched(const ibv_wc &completion) {
-    if (faults_ != nullptr && completion.status == IBV_WC_SUCCESS && faults_->fills(handle, pushes_++)) {
+bool CompletionQueue::watch_pushed(const Entry &pushed) {
+    if (faults_ != nullptr && pushed.completion.status == IBV_WC_SUCCESS &&
+        faults_->fills(handle, pushes_++)) {
+        ring_.pop_back();
         tell_overrun();
         return false;
     }
     if (stamps_ != nullptr) {
-        stamps_[ring_.next_place()] = {.raw = nanoseconds(CLOCK_MONOTONIC),
-                                       .wallclock = nanoseconds(CLOCK_REALTIME)};
+        stamps_[ring_.place_of(pushed)] = {.raw = nanoseconds(CLOCK_MONOTONIC),
+                                           .wallclock = nanoseconds(CLOCK_REALTIME)};
     }
     return true;
 }
 
+// Is called when the ring has no room for a completion, or an injected fault says so.
 void CompletionQueue::tell_overrun() {
-    if (!std::exchange(overrun_, true)) {
-        async_events_of(*context).push(IBV_EVENT_CQ_ERR, ibv_cq_ex_to_cq(this));
+    if (std::exchange(overrun_, true)) {
+        return;
     }
+    if (ring_.full()) {
+        BASE_LOG(Error, "completion queue overrun: all %zu entries wait to be polled; make the queue larger",
+                 ring_.capacity());
+    }
+    async_events_of(*context).push(IBV_EVENT_CQ_ERR, ibv_cq_ex_to_cq(this));
 }
 
 void CompletionQueue::forget(const Completing &queue_pair) {

@@ -14,6 +14,7 @@
 #include "base/readable.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
+#include "base/shared_value.hpp"
 #include "soft/ground/faults.hpp"
 #include "soft/progress/outside_wait.hpp"
 #include "soft/progress/progress.hpp"
@@ -105,17 +106,19 @@ public:
     [[nodiscard]] bool push(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue, unsigned slots,
                             bool solicited) EXCLUDES(mutex_);
     // Calls add(push), which may push any number of completions with `push`. That has the parameters of the
-    // function above, and the lock is taken once for all.
+    // function above, but for a function that returns the completion, which is made in its place. The lock is
+    // taken once for all.
     template <typename Add>
     void push_many(Add add) EXCLUDES(mutex_) {
         bool notify = false;
         {
             const base::Lock lock{mutex_};
-            add([this, &notify](const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
-                                unsigned slots, bool solicited) {
+            add([this, &notify](auto make, Completing &queue_pair, WorkQueue queue, unsigned slots,
+                                bool solicited) {
                 mutex_.assert_held();
-                return push_one(completion, queue_pair, queue, slots, solicited, notify);
+                return push_one(make, queue_pair, queue, slots, solicited, notify);
             });
+            tell_entries();
         }
         if (notify) {
             notify_channel();
@@ -158,15 +161,36 @@ private:
         std::uint64_t wallclock;
     };
 
-    [[nodiscard]] bool push_one(const ibv_wc &completion, Completing &queue_pair, WorkQueue queue,
-                                unsigned slots, bool solicited, bool &notify) REQUIRES(mutex_);
+    template <typename Make>
+    [[nodiscard, gnu::always_inline]] bool push_one(Make make, Completing &queue_pair, WorkQueue queue,
+                                                    unsigned slots, bool solicited, bool &notify)
+        REQUIRES(mutex_) {
+        if (ring_.full()) [[unlikely]] {
+            tell_overrun();
+            return false;
+        }
+        const Entry &pushed = ring_.push_made([&] {
+            return Entry{.completion = make(), .queue_pair = &queue_pair, .slots = slots, .queue = queue};
+        });
+        if (watched_ && !watch_pushed(pushed)) [[unlikely]] {
+            return false;
+        }
+        if (notify_ != Notify::No && (notify_ == Notify::Any || solicited)) [[unlikely]] {
+            notify_ = Notify::No;
+            base::set_shared(notify_wanted_, false);
+            notify = true;
+        }
+        return true;
+    }
+    // Tells pollers and threads outside of entries that were pushed.
+    void tell_entries() REQUIRES(mutex_);
     void notify_channel();
     template <typename Note>
     int take_noted(int entries, ibv_wc *completions, Note note) EXCLUDES(mutex_);
     int take(int entries, ibv_wc *completions) EXCLUDES(mutex_);
     [[nodiscard]] int poll_stamped() EXCLUDES(mutex_);
-    // Does what seldom has to be done with a completion that is pushed. Returns false when it is lost.
-    [[nodiscard]] bool push_watched(const ibv_wc &completion) REQUIRES(mutex_);
+    // Does what seldom has to be done with the youngest completion. Returns false when it is lost.
+    [[nodiscard]] bool watch_pushed(const Entry &pushed) REQUIRES(mutex_);
     int serve_and_take(int entries, ibv_wc *completions);
     void serve(bool spinning);
     // Is called when the caller is about to sleep.
@@ -202,7 +226,7 @@ private:
     std::uint64_t pushes_ GUARDED_BY(mutex_) = 0;  // the count for injected faults
     // One for each place of the ring; null when the program asked for none.
     std::unique_ptr<Stamp[]> stamps_ GUARDED_BY(mutex_);
-    bool watched_ GUARDED_BY(mutex_) = faults_ != nullptr;  // push_watched() has something to do
+    bool watched_ GUARDED_BY(mutex_) = faults_ != nullptr;  // watch_pushed() has something to do
     std::vector<Other> others_ GUARDED_BY(mutex_);
     std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
     std::atomic<bool> has_others_{false};

@@ -12,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "base/ring.hpp"
 
@@ -30,8 +31,8 @@ namespace soft {
     return total_bytes(std::span<const ibv_sge>{request.sg_list, static_cast<std::size_t>(request.num_sge)});
 }
 
-// Request has the members `slot`, its place here; `sges`, the number of elements; `length`, of all bytes;
-// `is_inline`; and `kept`, for this class alone. The owner locks; release() needs no lock.
+// Request has the members `sges`, the number of elements; `length`, of all bytes; is(IBV_SEND_INLINE);
+// and `kept`, for this class alone. The owner locks; release() needs no lock.
 template <typename Request>
 class PostedSends : public base::Ring<Request> {
 public:
@@ -59,27 +60,27 @@ public:
     template <typename Make>
     Request &push(const ibv_send_wr &posted, Make make) {
         used_.fetch_add(1, std::memory_order_relaxed);
-        if (this->empty()) {
-            next_ = 0;  // this slot is in the processor's cache
-        }
         Request &request = base::Ring<Request>::push_made(make);
-        request.slot = next_;
-        next_ = next_ + 1 == this->capacity() ? 0 : next_ + 1;
-        ibv_sge *const own = sges_.get() + request.slot * max_sge_;
+        ibv_sge *const own = sges_at(request);
         for (std::size_t i = 0; i < request.sges; ++i) {
             own[i] = posted.sg_list[i];  // there are few, so that a call of memmove would take longer
         }
         return request;
     }
-    void pop() {
-        delete[] this->front().kept;
-        base::Ring<Request>::pop();
+    // Frees the copy of a request's inline data, which comes before its removal by pop().
+    static void forget_kept(Request &request) { delete[] std::exchange(request.kept, nullptr); }
+    // Removes the oldest request and returns it, without its scatter list and the copy of its inline data.
+    Request take() {
+        forget_kept(this->front());
+        const Request taken = this->front();
+        this->pop();
+        return taken;
     }
 
     // Copies the inline data of a request; sges_of() then returns the place of the copy. Returns false when
     // there is no memory for it.
     [[nodiscard]] bool keep(Request &request) {
-        if (!request.is_inline || request.length == 0 || request.kept != nullptr) {
+        if (!request.is(IBV_SEND_INLINE) || request.length == 0 || request.kept != nullptr) {
             return true;
         }
         std::byte *to = request.kept = new (std::nothrow) std::byte[request.length];
@@ -93,7 +94,7 @@ public:
             }
         }
         request.sges = 1;
-        sges_[request.slot * max_sge_] = {
+        *sges_at(request) = {
             .addr = reinterpret_cast<std::uintptr_t>(request.kept), .length = request.length, .lkey = 0};
         return true;
     }
@@ -119,7 +120,6 @@ public:
     void take_back(std::size_t count) {
         used_.fetch_sub(static_cast<unsigned>(count), std::memory_order_relaxed);
         for (; count != 0; --count) {
-            next_ = this->back().slot;
             delete[] this->back().kept;
             this->pop_back();
         }
@@ -138,7 +138,7 @@ public:
     }
 
     [[nodiscard]] std::span<const ibv_sge> sges_of(const Request &request) const {
-        return {sges_.get() + request.slot * max_sge_, request.sges};
+        return {sges_at(request), request.sges};
     }
     // Returns the address of a piece of inline data.
     [[nodiscard]] static std::byte *address_of(const ibv_sge &sge) {
@@ -147,10 +147,14 @@ public:
     }
 
 private:
+    [[nodiscard]] ibv_sge *sges_at(const Request &request) const {
+        return sges_.get() + this->place_of(request) * max_sge_;
+    }
+
     const std::size_t max_sge_;
-    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ for each slot; touched only where a request has used it
-    std::size_t next_ = 0;
-    std::atomic<unsigned> used_{0};  // relaxed, because it is only a count; the owner's lock guards the slots
+    std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ for each place; touched only where a request has used it
+    std::atomic<unsigned> used_{
+        0};  // relaxed, because it is only a count; the owner's lock guards the places
 };
 
 }  // namespace soft

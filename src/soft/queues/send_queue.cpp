@@ -37,7 +37,7 @@ ibv_wc_opcode completion_opcode(int opcode) {
 SendQueue::SendQueue(const ibv_qp_cap &cap, bool signal_all, CompletionQueue &completions,
                      Completing &completing, std::uint32_t queue_pair_number)
     : requests_{cap},
-      signal_all_{signal_all},
+      flags_of_all_{signal_all ? unsigned{IBV_SEND_SIGNALED} : 0U},
       completions_{completions},
       completing_{completing},
       queue_pair_number_{queue_pair_number} {}
@@ -160,48 +160,63 @@ bool SendQueue::only_has_to_send() const {
     return last_left_ != 0 || all_sent_;
 }
 
-inline void SendQueue::pop() {
-    requests_.pop();
-    --first_uncommitted_;
-    --first_unbuilt_;
-    first_sent_ -= first_sent_ != 0 ? 1 : 0;
-    first_awaiting_ -= first_awaiting_ != 0 ? 1 : 0;
-    if (last_left_ != 0) {
-        --last_left_;
-        all_sent_ = all_sent_ || last_left_ == 0;
-    }
+// Removes the oldest requests, which are done.
+inline void SendQueue::remove(std::size_t count) {
+    requests_.pop(count);
+    first_uncommitted_ -= count;
+    first_unbuilt_ -= count;
+    first_sent_ -= std::min(first_sent_, count);
+    first_awaiting_ -= std::min(first_awaiting_, count);
+    all_sent_ = all_sent_ || (last_left_ != 0 && last_left_ <= count);
+    last_left_ -= std::min(last_left_, count);
 }
 
 // Takes the lock of the completion queue once for all completions.
 [[gnu::hot]] void SendQueue::retire() {
-    while (front_is_done()) {
-        if (makes_completion(requests_.front())) {
-            completions_.push_many([this](const auto &push) {
-                for (; front_is_done(); pop()) {
-                    if (makes_completion(requests_.front())) {
-                        complete(requests_.front(), push);
-                    } else {
-                        ++unsignaled_;
-                    }
+    std::size_t done = 0;
+    const auto pass = [&](SendRequest &request) {
+        requests_.forget_kept(request);
+        ++unsignaled_;
+        ++done;
+    };
+    while (is_done(done) && !makes_completion(requests_.at(done))) {
+        pass(requests_.at(done));
+    }
+    if (is_done(done)) {
+        completions_.push_many([&](const auto &push) {
+            while (is_done(done)) {
+                SendRequest &request = requests_.at(done);
+                pass(request);
+                if (makes_completion(request)) {
+                    complete(request, push);
                 }
-            });
-        } else {
-            ++unsignaled_;
-            pop();
-        }
+            }
+        });
+    }
+    if (done != 0) {
+        remove(done);
     }
 }
 
 template <typename Push>
-void SendQueue::complete(const SendRequest &request, const Push &push) {
-    ibv_wc completion{};
-    completion.wr_id = request.wr_id;
-    completion.status = request.status;
-    completion.opcode = completion_opcode(request.opcode);
-    completion.byte_len = request.length;
-    completion.qp_num = queue_pair_number_;
-    const bool pushed = push(completion, completing_, CompletionQueue::WorkQueue::Send, unsignaled_ + 1,
-                             request.status != IBV_WC_SUCCESS);
+[[gnu::always_inline]] inline void SendQueue::complete(const SendRequest &request, const Push &push) {
+    const bool pushed = push(
+        [&] {
+            return ibv_wc{.wr_id = request.wr_id,
+                          .status = request.status,
+                          .opcode = completion_opcode(request.opcode),
+                          .vendor_err = 0,
+                          .byte_len = request.length,
+                          .imm_data = 0,
+                          .qp_num = queue_pair_number_,
+                          .src_qp = 0,
+                          .wc_flags = 0,
+                          .pkey_index = 0,
+                          .slid = 0,
+                          .sl = 0,
+                          .dlid_path_bits = 0};
+        },
+        completing_, CompletionQueue::WorkQueue::Send, unsignaled_, request.status != IBV_WC_SUCCESS);
     unsignaled_ = 0;
     overrun_ = overrun_ || !pushed;
 }

@@ -40,10 +40,7 @@ public:
         const auto opcode = static_cast<std::uint8_t>(posted.opcode);
         SendRequest &request = requests_.push(posted, [&] {
             return SendRequest{
-                .signaled = signal_all_ || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
-                .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
-                .fence = (posted.send_flags & IBV_SEND_FENCE) != 0,
-                .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0,
+                .flags = static_cast<std::uint8_t>(posted.send_flags | flags_of_all_),
                 .needs_answer = is_answered(opcode),
                 .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
                 .opcode = opcode,
@@ -92,7 +89,7 @@ public:
     // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
     // requests have come, and at most `most_awaiting` requests wait for an answer.
     [[nodiscard]] bool may_begin(const SendRequest &request, unsigned most_awaiting) const {
-        return !(request.fence && awaiting_ + persisting_ != 0) &&
+        return !(request.is(IBV_SEND_FENCE) && awaiting_ + persisting_ != 0) &&
                !(request.needs_answer && awaiting_ >= most_awaiting);
     }
     // Returns whether all requests before next() are done.
@@ -166,21 +163,21 @@ public:
 private:
     void commit(std::size_t end);
     void retire();
-    void pop();
-    [[nodiscard]] bool front_is_done() {
-        return first_uncommitted_ != 0 && requests_.front().state == SendRequest::State::Done;
+    void remove(std::size_t count);
+    [[nodiscard]] bool is_done(std::size_t index) const {
+        return index != first_uncommitted_ && requests_.at(index).state == SendRequest::State::Done;
     }
     [[nodiscard]] static bool is_acknowledged(const SendRequest &request) {
         return !request.needs_answer && !changes_window(request.opcode);
     }
     [[nodiscard]] static bool makes_completion(const SendRequest &request) {
-        return request.signaled || request.status != IBV_WC_SUCCESS;
+        return request.is(IBV_SEND_SIGNALED) || request.status != IBV_WC_SUCCESS;
     }
     template <typename Push>
     void complete(const SendRequest &request, const Push &push);
 
     PostedSends<SendRequest> requests_;
-    const bool signal_all_;
+    const unsigned flags_of_all_;  // IBV_SEND_, of every request
     CompletionQueue &completions_;
     Completing &completing_;
     const std::uint32_t queue_pair_number_;

@@ -15,10 +15,7 @@ struct SendRequest {
     // Sent: the peer has to acknowledge it. Persisting: this process makes the peer's memory durable.
     enum class State : std::uint8_t { Queued, Built, Awaiting, Sent, Persisting, Done };
     State state = State::Queued;
-    bool signaled = false;
-    bool solicited = false;
-    bool fence = false;
-    bool is_inline = false;
+    std::uint8_t flags = 0;     // IBV_SEND_
     bool needs_answer = false;  // is_answered() of the opcode
     std::uint8_t sges = 0;
     std::uint8_t opcode = 0;
@@ -36,8 +33,9 @@ struct SendRequest {
     std::uint64_t remote_address = 0;
     std::uint64_t compare_add = 0;  // this and the next members are of an atomic operation
     std::uint64_t swap = 0;
-    std::size_t slot = 0;
     std::byte *kept = nullptr;  // the copy of inline data
+
+    [[nodiscard]] bool is(ibv_send_flags flag) const { return (flags & flag) != 0; }
 };
 
 [[nodiscard]] constexpr bool is_atomic(int opcode) {

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <cerrno>
-#include <cstring>
 #include <new>
 
 #include "base/parts.hpp"
@@ -15,21 +13,6 @@ namespace soft {
 
 void Batch::use_crc() {
     copy_ = std::make_unique<std::byte[]>(wire::max_segment_bytes);
-}
-
-// Adds the `size` bytes that were stored behind those in use. A trailer and the header behind it are
-// adjacent, and become one piece. No payload is adjacent to them.
-void Batch::put_next_own(std::size_t size) {
-    std::byte *const bytes = next_own();
-    if (pieces_ != next_ &&
-        static_cast<std::byte *>(iov_[pieces_ - 1].iov_base) + iov_[pieces_ - 1].iov_len == bytes) {
-        iov_[pieces_ - 1].iov_len += size;
-    } else {
-        assert(pieces_ < max_pieces);
-        iov_[pieces_++] = {.iov_base = bytes, .iov_len = size};
-    }
-    used_ += size;
-    queued_ += size;
 }
 
 void Batch::put_payload(const iovec &piece, bool lent) {
@@ -51,17 +34,11 @@ void Batch::put_header(const wire::Segment &segment) {
     put_next_own(size);
 }
 
-// Stores the pad and the checksum behind a segment, and returns their size. The bytes of the longest trailer
-// are cleared, because that takes two stores. has_room() keeps room for them.
-inline std::size_t Batch::store_trailer(const wire::Segment &segment, std::byte *trailer) {
-    const std::size_t pad = wire::fpdu_pad_bytes(wire::segment_bytes(segment));
-    std::memset(trailer, 0, wire::fpdu_max_trailer_bytes);
-    if (copy_) {
-        crc_.feed({trailer, pad});
-        const auto digest = crc_.digest();
-        std::memcpy(trailer + pad, digest.data(), digest.size());
-    }
-    return pad + wire::fpdu_crc_bytes;
+// Stores the checksum of the segment whose pad begins at `trailer`.
+void Batch::end_sum(std::byte *trailer, std::size_t pad) {
+    crc_.feed({trailer, pad});
+    const auto digest = crc_.digest();
+    std::memcpy(trailer + pad, digest.data(), digest.size());
 }
 
 void Batch::put_trailer(const wire::Segment &segment) {
@@ -69,7 +46,6 @@ void Batch::put_trailer(const wire::Segment &segment) {
     put_next_own(store_trailer(segment, next_own()));
 }
 
-// It is flat for the same reason as RequestSegments::gather().
 [[gnu::hot, gnu::flatten]] base::Result<void> Batch::add(const wire::Segment &segment,
                                                          std::span<const iovec> payload) {
     put_header(segment);
@@ -89,46 +65,9 @@ void Batch::put_trailer(const wire::Segment &segment) {
     return {};
 }
 
-// Adds a segment whose bytes are all the batch's own, in one piece. copy() stores the payload; when it fails,
-// nothing is added. It is always inlined, because its callers are on the way of each small request.
-template <typename Copy>
-[[gnu::always_inline]] inline bool Batch::add_own(const wire::Segment &segment, Copy copy) {
-    const std::size_t bytes = wire::header_bytes(segment.opcode) + segment.payload_bytes;
-    assert(used_ + bytes + wire::fpdu_max_trailer_bytes <= own_.size());
-    std::byte *const to = next_own();
-    if (!copy(to + bytes - segment.payload_bytes)) {
-        return false;
-    }
-    wire::encode_header(segment, {to, bytes});
-    if (copy_) {
-        crc_ = {};
-        crc_.feed({to, bytes});
-    }
-    put_next_own(bytes + store_trailer(segment, to + bytes));
-    return true;
-}
-
 [[gnu::hot]] void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
-    add_own(segment, [payload](std::byte *to) {
-        std::ranges::copy(payload, to);
-        return true;
-    });
-}
-
-[[gnu::hot]] void Batch::add_gathered(const wire::Segment &segment, std::span<const iovec> payload) {
-    add_own(segment, [payload](std::byte *to) {
-        for (const iovec &piece : payload) {
-            to = std::copy_n(static_cast<const std::byte *>(piece.iov_base), piece.iov_len, to);
-        }
-        return true;
-    });
-}
-
-[[gnu::hot]] base::Result<void> Batch::add_small(const wire::Segment &segment,
-                                                 std::span<const iovec> payload) {
-    const bool added =
-        add_own(segment, [payload](std::byte *to) { return persist::guarded_gather(to, payload); });
-    return added ? base::Result<void>{} : base::failure(EFAULT);
+    std::ranges::copy(payload, place_of(segment));
+    add_placed(segment);
 }
 
 bool Batch::make_room_for_many() {

@@ -8,8 +8,10 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,11 +49,25 @@ public:
     // Adds a segment whose payload is in memory of the application or of a region, and stays there until the
     // batch is sent. Fails with EFAULT when the memory vanished (only with CRC32C).
     [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
-    // These add a segment with a small payload, which is copied. The memory of add_small()'s may vanish: then
-    // it fails with EFAULT, and adds nothing.
+    // Returns the place of a small payload, into which the caller copies it before add_placed() adds its
+    // segment. These two are inlined, because they are on the way of each small request. The segment is a
+    // copy, because the compiler then knows that the bytes which are stored do not change it.
+    [[nodiscard, gnu::always_inline]] std::byte *place_of(const wire::Segment &segment) {
+        return next_own() + wire::header_bytes(segment.opcode);
+    }
+    [[gnu::always_inline]] void add_placed(wire::Segment segment) {
+        std::byte *const to = next_own();
+        const std::size_t bytes = wire::header_bytes(segment.opcode) + segment.payload_bytes;
+        assert(used_ + bytes + wire::fpdu_max_trailer_bytes <= own_.size());
+        wire::encode_header(segment, {to, bytes});
+        if (copy_) [[unlikely]] {
+            crc_ = {};
+            crc_.feed({to, bytes});
+        }
+        put_next_own(bytes + store_trailer(segment, to + bytes));
+    }
+    // Adds a segment with a copy of a small payload.
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
-    void add_gathered(const wire::Segment &segment, std::span<const iovec> payload);
-    [[nodiscard]] base::Result<void> add_small(const wire::Segment &segment, std::span<const iovec> payload);
     // add_lent() adds a segment whose payload stays in place until keep(), which copies the bytes that are
     // not sent by then. Before that, make_room_to_keep() must return true, which it does unless there is no
     // memory; an empty batch then has room for max_lent_bytes.
@@ -97,14 +113,36 @@ private:
     static constexpr std::size_t enough_bytes = 1 << 20;
 
     [[nodiscard]] std::byte *next_own() { return own_.data() + used_; }
-    void put_next_own(std::size_t size);
-    [[nodiscard]] std::size_t store_trailer(const wire::Segment &segment, std::byte *trailer);
+    // Adds the `size` bytes that were stored behind those in use. A trailer and the header behind it are
+    // adjacent, and become one piece. No payload is adjacent to them.
+    [[gnu::always_inline]] void put_next_own(std::size_t size) {
+        std::byte *const bytes = next_own();
+        if (pieces_ != next_ &&
+            static_cast<std::byte *>(iov_[pieces_ - 1].iov_base) + iov_[pieces_ - 1].iov_len == bytes) {
+            iov_[pieces_ - 1].iov_len += size;
+        } else {
+            assert(pieces_ < max_pieces);
+            iov_[pieces_++] = {.iov_base = bytes, .iov_len = size};
+        }
+        used_ += size;
+        queued_ += size;
+    }
+    // Stores the pad and the checksum behind a segment, and returns their size. The bytes of the longest
+    // trailer are cleared, because that takes two stores. has_room() keeps room for them.
+    [[nodiscard, gnu::always_inline]] std::size_t store_trailer(const wire::Segment &segment,
+                                                                std::byte *trailer) {
+        const std::size_t pad = wire::fpdu_pad_bytes(wire::segment_bytes(segment));
+        std::memset(trailer, 0, wire::fpdu_max_trailer_bytes);
+        if (copy_) [[unlikely]] {
+            end_sum(trailer, pad);
+        }
+        return pad + wire::fpdu_crc_bytes;
+    }
+    void end_sum(std::byte *trailer, std::size_t pad);
     void put_header(const wire::Segment &segment);
     void put_trailer(const wire::Segment &segment);
     void put_payload(const iovec &piece, bool lent = false);
     void copy_lent();
-    template <typename Copy>
-    bool add_own(const wire::Segment &segment, Copy copy);
 
     std::array<std::byte, few_bytes> few_;
     std::unique_ptr<std::byte[]> many_;  // room for many_bytes; allocated at the first use

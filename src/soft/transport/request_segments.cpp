@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "persist/guard.hpp"
 #include "soft/ground/environment.hpp"
-#include "soft/memory/memory.hpp"
 
 namespace soft {
 
@@ -55,7 +55,7 @@ std::size_t RequestSegments::next_segment_bytes(const SendRequest &request) cons
 // Returns whether the request's payload is sent from the program's memory, and only the bytes are copied that
 // the link does not take.
 bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) const {
-    return request.is_inline && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
+    return request.is(IBV_SEND_INLINE) && bytes > Batch::max_copied_bytes && !crc_ && request.kept == nullptr;
 }
 
 [[gnu::hot]] Added RequestSegments::add_next() {
@@ -91,16 +91,11 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
         return Added::No;
     }
-    if (request.status == IBV_WC_SUCCESS) {
-        request.status = gather(request, offset_, size);
+    if (request.status == IBV_WC_SUCCESS &&
+        !(request.needs_answer ? add_answered(request) : add_data(request, size))) {
+        request.status = IBV_WC_LOC_PROT_ERR;
     }
     if (request.status != IBV_WC_SUCCESS) {
-        return fail_in_turn();
-    }
-    if (request.needs_answer) {
-        add_answered(request);
-    } else if (!add_data(request)) {
-        request.status = IBV_WC_LOC_PROT_ERR;
         return fail_in_turn();
     }
     if (offset_ == 0) {
@@ -117,14 +112,14 @@ Added RequestSegments::fail_in_turn() const {
     return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
 }
 
-// Stores in gathered_ the pieces of local memory with `size` bytes of the request from `offset` on. When a
-// message begins, all of its memory is checked, so that a refused request has sent nothing, and waits for its
-// turn. It is flat, because entering the small functions that it calls took a quarter of the instructions.
-[[gnu::hot, gnu::flatten]] ibv_wc_status RequestSegments::gather(const SendRequest &request,
-                                                                 std::size_t offset, std::size_t size) {
+// Calls use(place, bytes) for each piece of local memory with `size` bytes of the request from `offset` on.
+// Returns false when use() does, or when a key does not allow the access. When a message begins, all of its
+// memory is checked, so that a refused request has sent nothing, and waits for its turn.
+template <typename Use>
+[[gnu::always_inline]] inline bool RequestSegments::use_pieces(const SendRequest &request, std::size_t offset,
+                                                               std::size_t size, Use use) {
     const unsigned rights = request.needs_answer ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
     const bool begins = offset == 0;
-    gathered_pieces_ = 0;
     for (const ibv_sge &sge : queue_.sges_of(request)) {
         if (offset >= sge.length) {
             offset -= sge.length;
@@ -134,34 +129,36 @@ Added RequestSegments::fail_in_turn() const {
         if (bytes == 0 && !begins) {
             break;
         }
-        std::byte *from = SendQueue::address_of(sge);
-        if (!request.is_inline) {
-            const auto pin = Memory::instance().pin({.by = {&domain_},
-                                                     .key = sge.lkey,
-                                                     .address = sge.addr,
-                                                     .length = sge.length,
-                                                     .rights = rights});
-            if (!pin) {
-                return IBV_WC_LOC_PROT_ERR;
-            }
-            from = pin->region().at(sge.addr);
+        const auto place =
+            request.is(IBV_SEND_INLINE) ? SendQueue::address_of(sge) : local_.find(sge, rights);
+        if (!place || !use(*place + offset, bytes)) {
+            return false;
         }
-        gathered_[gathered_pieces_++] = {.iov_base = from + offset, .iov_len = bytes};
         size -= bytes;
         offset = 0;
     }
-    return IBV_WC_SUCCESS;
+    return true;
 }
 
-[[gnu::hot]] bool RequestSegments::add_data(SendRequest &request) {
-    const std::size_t size = next_segment_bytes(request);
-    wire::Segment segment{.last = offset_ + size == request.length,
-                          .payload_bytes = static_cast<std::uint16_t>(size)};
-    const bool at_end = segment.last;
-    if (is_message(request.opcode)) {
+// Stores those pieces.
+bool RequestSegments::gather(const SendRequest &request, std::size_t offset, std::size_t size, Pieces &to) {
+    return use_pieces(request, offset, size, [&to](std::byte *place, std::size_t bytes) {
+        to.all[to.count++] = {.iov_base = place, .iov_len = bytes};
+        return true;
+    });
+}
+
+// Adds the next `size` bytes of a write or a send. Returns false when they cannot be read. A small segment is
+// copied straight into the batch.
+[[gnu::hot, gnu::always_inline]] inline bool RequestSegments::add_data(SendRequest &request,
+                                                                       std::size_t size) {
+    const bool at_end = offset_ + size == request.length;
+    const bool is_send = is_message(request.opcode);
+    wire::Segment segment{.last = at_end, .payload_bytes = static_cast<std::uint16_t>(size)};
+    if (is_send) {
         segment.last = at_end && !has_immediate(request.opcode);
         const bool invalidates = request.opcode == IBV_WR_SEND_WITH_INV;
-        segment.opcode = send_opcode(request.solicited, invalidates);
+        segment.opcode = send_opcode(request.is(IBV_SEND_SOLICITED), invalidates);
         segment.stag = invalidates ? request.immediate : 0;
         segment.queue = wire::Queue{request.queue};
         segment.msn = send_msn_;
@@ -172,41 +169,55 @@ Added RequestSegments::fail_in_turn() const {
         segment.stag = request.rkey;
         segment.offset = request.remote_address + offset_;
     }
-    const auto payload = std::span{gathered_}.first(gathered_pieces_);
     if (size <= Batch::max_copied_bytes) {
-        if (request.is_inline) {
-            batch_.add_gathered(segment, payload);
-        } else if (!batch_.add_small(segment, payload)) {
+        std::byte *to = batch_.place_of(segment);
+        const auto copy = [&to](const std::byte *place, std::size_t bytes) {
+            return persist::guarded_copy(std::exchange(to, to + bytes), place, bytes);
+        };
+        if (!use_pieces(request, offset_, size, copy)) {
             return false;
         }
-    } else if (is_lent(request, size)) {
-        batch_.add_lent(segment, payload);
-    } else if (!batch_.add(segment, payload)) {
+        batch_.add_placed(segment);
+    } else if (!add_large(request, segment)) {
         return false;
     }
-    direct_.peer_writes();
-    ordered_in_link_ =
-        ordered_in_link_ || !is_message(request.opcode) || request.opcode == IBV_WR_SEND_WITH_INV;
-    message_in_link_ = message_in_link_ || is_message(request.opcode) || has_immediate(request.opcode);
+    if (direct_.is_possible()) {
+        direct_.peer_writes();
+        ordered_in_link_ = ordered_in_link_ || !is_send || request.opcode == IBV_WR_SEND_WITH_INV;
+        message_in_link_ = message_in_link_ || takes_receive(request.opcode);
+    }
     offset_ = at_end ? 0 : offset_ + size;
     if (at_end && has_immediate(request.opcode)) {
         add_immediate(request);
-    } else if (segment.last && is_message(request.opcode)) {
+    } else if (segment.last && is_send) {
         ++send_msn_;
     }
     return true;
 }
 
+// Adds a segment whose payload stays where it is.
+bool RequestSegments::add_large(const SendRequest &request, const wire::Segment &segment) {
+    Pieces pieces;
+    if (!gather(request, offset_, segment.payload_bytes, pieces)) {
+        return false;
+    }
+    if (is_lent(request, segment.payload_bytes)) {
+        batch_.add_lent(segment, pieces.get());
+        return true;
+    }
+    return batch_.add(segment, pieces.get()).has_value();
+}
+
 // Adds immediate data after a write, or as the end of a send (wire/rdmap.hpp).
 void RequestSegments::add_immediate(const SendRequest &request) {
     const auto body = wire::encode(std::bit_cast<wire::ImmediateValue>(request.immediate));
-    batch_.add_copied(
-        {.opcode = request.solicited ? wire::Opcode::ImmediateSolicited : wire::Opcode::Immediate,
-         .offset = is_message(request.opcode) ? request.length : 0,
-         .queue = wire::Queue{request.queue},
-         .msn = send_msn_++,
-         .payload_bytes = body.size()},
-        body);
+    batch_.add_copied({.opcode = request.is(IBV_SEND_SOLICITED) ? wire::Opcode::ImmediateSolicited
+                                                                : wire::Opcode::Immediate,
+                       .offset = is_message(request.opcode) ? request.length : 0,
+                       .queue = wire::Queue{request.queue},
+                       .msn = send_msn_++,
+                       .payload_bytes = body.size()},
+                      body);
 }
 
 // A byte is enough, because the kernel tells what it has lost of the whole file.
@@ -230,8 +241,11 @@ void RequestSegments::add_request(wire::Opcode opcode, std::span<const std::byte
         body);
 }
 
-// Adds a read, flush or atomic request.
-void RequestSegments::add_answered(SendRequest &request) {
+// Adds a read, flush or atomic request. Returns false when its answer has no place.
+bool RequestSegments::add_answered(SendRequest &request) {
+    if (!use_pieces(request, 0, request.length, [](const std::byte *, std::size_t) { return true; })) {
+        return false;
+    }
     if (request.opcode == IBV_WR_RDMA_READ) {
         const auto sink = queue_.sges_of(request);
         add_request(wire::Opcode::ReadRequest,
@@ -265,6 +279,7 @@ void RequestSegments::add_answered(SendRequest &request) {
                                                      .compare_mask = adds ? 0 : UINT64_MAX}));
     }
     queue_.awaits_answer();
+    return true;
 }
 
 }  // namespace soft

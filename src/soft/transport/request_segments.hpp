@@ -14,6 +14,7 @@
 #include "base/clock.hpp"
 #include "soft/ground/faults.hpp"
 #include "soft/memory/direct_access.hpp"
+#include "soft/memory/local_memory.hpp"
 #include "soft/queues/send_queue.hpp"
 #include "soft/transport/batch.hpp"
 #include "soft/transport/direct_flush.hpp"
@@ -26,7 +27,7 @@ class RequestSegments {
 public:
     // `domain` is the queue pair's; its keys name local memory.
     RequestSegments(const ibv_pd &domain, SendQueue &queue, Batch &batch, DirectFlush &flush)
-        : domain_{domain}, queue_{queue}, batch_{batch}, flush_{flush} {}
+        : local_{domain}, queue_{queue}, batch_{batch}, flush_{flush} {}
 
     // Asks SOFTRDMA_FAULTS for failures of this queue pair's requests.
     void use_faults(const Faults &faults, std::uint32_t queue_pair) {
@@ -67,11 +68,20 @@ private:
     [[nodiscard]] Added fail_in_turn() const;
     [[nodiscard]] std::size_t next_segment_bytes(const SendRequest &request) const;
     [[nodiscard]] bool is_lent(const SendRequest &request, std::size_t bytes) const;
-    [[nodiscard]] ibv_wc_status gather(const SendRequest &request, std::size_t offset, std::size_t size);
-    [[nodiscard]] bool add_data(SendRequest &request);
+    template <typename Use>
+    [[nodiscard]] bool use_pieces(const SendRequest &request, std::size_t offset, std::size_t size, Use use);
+    // Pieces of local memory.
+    struct Pieces {
+        std::array<iovec, Batch::max_payload_pieces> all;
+        std::size_t count = 0;
+        [[nodiscard]] std::span<const iovec> get() const { return std::span{all}.first(count); }
+    };
+    [[nodiscard]] bool gather(const SendRequest &request, std::size_t offset, std::size_t size, Pieces &to);
+    [[nodiscard]] bool add_data(SendRequest &request, std::size_t size);
+    [[nodiscard]] bool add_large(const SendRequest &request, const wire::Segment &segment);
     void add_immediate(const SendRequest &request);
     void add_request(wire::Opcode opcode, std::span<const std::byte> body);
-    void add_answered(SendRequest &request);
+    [[nodiscard]] bool add_answered(SendRequest &request);
 
     // request_segments_direct.cpp
     [[nodiscard]] bool may_go_direct(const SendRequest &request);
@@ -83,7 +93,7 @@ private:
     [[nodiscard]] bool store_direct(const SendRequest &request);
     [[nodiscard]] bool flush_direct(SendRequest &request);
 
-    const ibv_pd &domain_;
+    LocalMemory local_;
     SendQueue &queue_;
     Batch &batch_;
     DirectFlush &flush_;
@@ -104,8 +114,6 @@ private:
     std::size_t offset_ = 0;  // in the current message
     std::uint32_t send_msn_ = 1;
     std::uint32_t request_msn_ = 1;
-    std::array<iovec, Batch::max_payload_pieces> gathered_;  // local memory of the current segment
-    std::size_t gathered_pieces_ = 0;
 };
 
 }  // namespace soft

@@ -94,6 +94,7 @@ bool RequestSegments::go_direct(SendRequest &request) {
         return flush_direct(request);
     }
     const std::size_t bytes = std::min(request.length - offset_, DirectAccess::most_bytes);
+    Pieces source;
     if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
             return false;
@@ -106,9 +107,8 @@ bool RequestSegments::go_direct(SendRequest &request) {
         if (!store_direct(request)) {
             return false;
         }
-    } else if (gather(request, offset_, bytes) != IBV_WC_SUCCESS ||
-               !direct_.write(request.rkey, request.remote_address + offset_,
-                              std::span{gathered_}.first(gathered_pieces_), bytes)) {
+    } else if (!gather(request, offset_, bytes, source) ||
+               !direct_.write(request.rkey, request.remote_address + offset_, source.get(), bytes)) {
         return false;
     }
     direct_bytes_ += bytes;
@@ -142,7 +142,7 @@ bool RequestSegments::flush_direct(SendRequest &request) {
 
 bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes) {
     Target sink;
-    return sink.aim_at(&domain_, queue_.sges_of(request), offset_, bytes) == IBV_WC_SUCCESS &&
+    return sink.aim_at(&local_.domain(), queue_.sges_of(request), offset_, bytes) == IBV_WC_SUCCESS &&
            sink.bytes == bytes &&
            direct_.read(request.rkey, request.remote_address + offset_,
                         std::span{sink.pieces}.first(sink.count), bytes);
@@ -153,7 +153,7 @@ bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes)
 bool RequestSegments::operate_direct(SendRequest &request) {
     using Atomic = DirectAccess::Atomic;
     Target sink;
-    if (sink.aim_at(&domain_, queue_.sges_of(request), 0, wire::atomic_bytes) != IBV_WC_SUCCESS ||
+    if (sink.aim_at(&local_.domain(), queue_.sges_of(request), 0, wire::atomic_bytes) != IBV_WC_SUCCESS ||
         sink.bytes != wire::atomic_bytes) {
         return false;
     }
@@ -174,12 +174,10 @@ bool RequestSegments::operate_direct(SendRequest &request) {
 }
 
 bool RequestSegments::store_direct(const SendRequest &request) {
-    if (gather(request, 0, wire::atomic_bytes) != IBV_WC_SUCCESS) {
-        return false;
-    }
+    Pieces source;
     std::uint64_t value = 0;
-    if (!persist::guarded_gather(reinterpret_cast<std::byte *>(&value),
-                                 std::span{gathered_}.first(gathered_pieces_))) {
+    if (!gather(request, 0, wire::atomic_bytes, source) ||
+        !persist::guarded_gather(reinterpret_cast<std::byte *>(&value), source.get())) {
         return false;
     }
     std::uint64_t original = 0;

@@ -62,8 +62,6 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
         if (error == 0) {
             error = enqueue(*request, static_cast<std::uint32_t>(bytes), all_or_nothing);
         }
-        may_wait =
-            may_wait && bytes <= Batch::max_copied_bytes && !is_answered(static_cast<int>(request->opcode));
         if (error != 0) {
             *bad = request;
             if (all_or_nothing) {
@@ -72,6 +70,8 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
             }
             break;
         }
+        const SendRequest &pushed = queue_.youngest();
+        may_wait = may_wait && pushed.length <= Batch::max_copied_bytes && !pushed.needs_answer;
     }
     if (state_ != State::Open) {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
@@ -99,11 +99,11 @@ bool Sender::agreed(unsigned operation, const char *name) const {
 }
 
 // Checks a request when it is posted. Keys and memory are checked when its turn comes.
-[[gnu::hot]] int Sender::check(const ibv_send_wr &request, std::uint64_t &bytes) const {
+[[gnu::hot, gnu::always_inline]] inline int Sender::check(const ibv_send_wr &request,
+                                                          std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
-    if (state_ == State::Idle || request.num_sge < 0 ||
-        static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
-        return EINVAL;
+    if (state_ == State::Idle || static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
+        return EINVAL;  // a negative number is a large one here
     }
     bytes = total_bytes(request);
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
@@ -159,7 +159,8 @@ bool Sender::agreed(unsigned operation, const char *name) const {
 
 // Inline data that may take several segments is copied at once, because a request whose first segments are
 // built cannot be removed again.
-[[gnu::hot]] int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing) {
+[[gnu::hot, gnu::always_inline]] inline int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes,
+                                                            bool all_or_nothing) {
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
     const bool is_large = is_inline && bytes > Batch::max_copied_bytes;
     if (queue_.full() || (is_large && !batch_.make_room_to_keep())) {

@@ -180,8 +180,10 @@ private:
         REQUIRES(mutex_);
     [[nodiscard]] bool count_post() REQUIRES(mutex_);
     [[nodiscard]] bool hold() REQUIRES(mutex_);
+    [[nodiscard]] bool may_begin_to_hold() REQUIRES(mutex_);
     void drop_batch() REQUIRES(mutex_);
     void transmit() REQUIRES(mutex_);
+    [[nodiscard]] bool send_batch(std::size_t &bytes) REQUIRES(mutex_);
     void build_batch() REQUIRES(mutex_);
     [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_);
     void acknowledge() REQUIRES(mutex_);

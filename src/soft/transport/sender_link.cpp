@@ -20,7 +20,7 @@ constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is chec
 // engine's thread to wake up, so the last one of a burst is there in less than twice the time that it would
 // take without holding.
 constexpr unsigned posts_of_a_burst = 16;
-// A sender holds at most so many requests.
+// A sender holds at most so many requests, so that those that are held do not fill the send queue.
 constexpr std::size_t most_held = 64;
 
 Broken::By reason_of(Added added) {
@@ -46,16 +46,16 @@ Broken::By reason_of(Added added) {
 // Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
 // engine to send it. Returns false when it has to be sent now.
 [[gnu::hot]] bool Sender::hold() {
-    if (!may_hold_ || !may_transmit_ || broken_ || full_ || responses_.has_next() || owes_acknowledgement() ||
-        (batch_.empty() && !batch_.make_room_for_many())) {
+    if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() ||
+        !(holds_ || may_begin_to_hold())) {
         return false;
     }
     while (queue_.has_next()) {
-        if (!batch_.has_room() || !add_segment(false)) {
+        if (!add_segment(false) || !batch_.has_room()) {
             return false;
         }
     }
-    if (batch_.empty() || !batch_.has_room() || queue_.unsent() >= most_held) {
+    if (batch_.empty() || queue_.unsent() >= most_held) {
         return false;
     }
     if (!holds_) {
@@ -64,6 +64,12 @@ Broken::By reason_of(Added added) {
         return group_.tell_held(source_);
     }
     return true;
+}
+
+// Stays true while requests are held: a broken link ends that, and transmit() alone finds the link full.
+bool Sender::may_begin_to_hold() {
+    return may_hold_ && !broken_ && !full_ &&
+           (batch_.empty() ? batch_.make_room_for_many() : batch_.has_room());
 }
 
 void Sender::drop_batch() {
@@ -89,12 +95,7 @@ void Sender::drop_batch() {
             build_batch();
             const std::size_t copied = requests_.take_direct_bytes();
             bytes += copied;
-            if (batch_.empty() && (copied != 0 || queue_.has_uncommitted())) {
-                queue_.sent();
-                after_retiring();
-                continue;
-            }
-            if (batch_.empty()) {
+            if (batch_.empty() && copied == 0 && !queue_.has_uncommitted()) {
                 if (!broken_) {
                     want_writable(false);
                 }
@@ -104,24 +105,9 @@ void Sender::drop_batch() {
             break_link({Broken::By::AccessLost});
             return;
         }
-        const auto sent = batch_.send(*link_);
-        responses_.unpin();
-        if (!sent) {
-            // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
-            const int error = sent.error().number;
-            break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
+        if (!batch_.empty() && !send_batch(bytes)) {
             return;
         }
-        if (!batch_.empty()) {
-            queue_.sent_in_part(batch_.sent_bytes());
-            after_retiring();
-            full_ = true;
-            want_writable(true);
-            return;
-        }
-        bytes += batch_.bytes();
-        batch_.clear();
-        responses_.batch_was_cleared();
         queue_.sent();
         after_retiring();
         if (!broken_ && !queue_.has_next() && !responses_.has_next() && !owes_acknowledgement()) {
@@ -129,6 +115,30 @@ void Sender::drop_batch() {
             return;
         }
     }
+}
+
+// Gives the batch to the link, and adds the size of what the link took to `bytes`. Returns false when the
+// link did not take all.
+[[gnu::hot]] bool Sender::send_batch(std::size_t &bytes) {
+    const auto sent = batch_.send(*link_);
+    responses_.unpin();
+    if (!sent) {
+        // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
+        const int error = sent.error().number;
+        break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
+        return false;
+    }
+    if (!batch_.empty()) {
+        queue_.sent_in_part(batch_.sent_bytes());
+        after_retiring();
+        full_ = true;
+        want_writable(true);
+        return false;
+    }
+    bytes += batch_.bytes();
+    batch_.clear();
+    responses_.batch_was_cleared();
+    return true;
 }
 
 // Requests and answers take turns by whole messages; a message's segments stay together.
@@ -165,7 +175,7 @@ void Sender::acknowledge() {
 
 // Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
 // cannot be added now, or the link is broken.
-[[gnu::hot]] bool Sender::add_segment(bool of_answers) {
+[[gnu::hot, gnu::always_inline]] inline bool Sender::add_segment(bool of_answers) {
     const Added added = of_answers ? responses_.add_next() : requests_.add_next();
     if (added == Added::Yes) {
         if (of_answers ? !responses_.inside() : !requests_.inside()) {
@@ -236,6 +246,7 @@ void Sender::break_link(Cause cause) {
         return;  // the connection has ended, and the peer may still have to read
     }
     broken_ = cause;
+    holds_ = false;
     link_->abort();
     set_interest({.readable = true});
 }
