@@ -53,6 +53,28 @@ public:
     // body of a read.
     [[nodiscard]] OrRefusal<Pin> pin(const Access &access, const char *refusal,
                                      std::span<const std::byte> read_request = {});
+    // Does the same for a write, and keeps the pin until let_go(), so that the writes behind it that have the
+    // same key cost a comparison. A thread that deregisters the region waits until then.
+    [[nodiscard]] OrRefusal<const MemoryRegion *> pin_for_writes(const Access &access, const char *refusal) {
+        const bool is_withheld = (withheld_.load(std::memory_order_relaxed) & access.rights) != 0;
+        if (access.key != kept_key_ || access.key == 0 || Memory::changes() != kept_changes_ || is_withheld ||
+            !kept_.region().contains(access.address, access.length)) {
+            let_go();
+            const std::uint64_t changes = Memory::changes();  // read first: a later change ends what is kept
+            auto pin = this->pin(access, refusal);
+            if (!pin) {
+                return std::unexpected{pin.error()};
+            }
+            kept_ = std::move(*pin);
+            kept_key_ = access.key;
+            kept_changes_ = changes;
+        }
+        return &kept_.region();
+    }
+    void let_go() {
+        kept_ = {};
+        kept_key_ = 0;
+    }
     // Invalidates a key for the peer.
     [[nodiscard]] OrRefusal<> invalidate(std::uint32_t key);
 
@@ -71,6 +93,9 @@ private:
     std::atomic<unsigned> withheld_{0};
     std::uint64_t registrations_seen_ = 0;  // see Memory
     InvalidatedKeys invalidated_;
+    Pin kept_;                    // of pin_for_writes()
+    std::uint32_t kept_key_ = 0;  // 0, which no region has: there is no such pin
+    std::uint64_t kept_changes_ = 0;
     Offers offers_;
 };
 

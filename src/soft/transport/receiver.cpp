@@ -103,20 +103,27 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 }
 
 [[gnu::hot]] Outcome<> Receiver::parse() {
+    Outcome<> parsed;
     try {
-        while (!parked() && is_read(state())) {
-            const Outcome<bool> step = parse_one();
-            if (!step) {
-                return std::unexpected{step.error()};
-            }
-            if (!*step) {
-                break;
-            }
-        }
-        return {};
+        parsed = parse_all();
     } catch (const std::bad_alloc &) {
-        return broken_by(Broken::By::NoMemory);
+        parsed = broken_by(Broken::By::NoMemory);
     }
+    parts_.access.let_go();
+    return parsed;
+}
+
+[[gnu::hot]] Outcome<> Receiver::parse_all() {
+    while (!parked() && is_read(state())) {
+        const Outcome<bool> step = parse_one();
+        if (!step) {
+            return std::unexpected{step.error()};
+        }
+        if (!*step) {
+            break;
+        }
+    }
+    return {};
 }
 
 // Makes one step; returns false when more bytes are needed.
@@ -160,6 +167,9 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     }
     if (!*whole) {
         return false;
+    }
+    if (segment.opcode != wire::Opcode::Write) {
+        parts_.access.let_go();  // the segment may take its key back
     }
     if (wire::is_of_message(segment.opcode)) {
         if (parts_.inbox.is_full()) {

@@ -83,6 +83,7 @@ private:
     [[nodiscard]] ConnectionState state() const { return parts_.state.now(); }
 
     [[nodiscard]] Outcome<> parse();
+    [[nodiscard]] Outcome<> parse_all();
     [[nodiscard]] Outcome<bool> parse_one();
     [[nodiscard]] Outcome<bool> begin_segment();
     [[nodiscard]] Outcome<bool> or_broken(const OrRefusal<> &result);
@@ -94,7 +95,7 @@ private:
 
     // receiver_place.cpp
     [[nodiscard]] OrRefusal<Link::Received> fill_target();
-    [[nodiscard]] OrRefusal<Pin> pin_to_write(std::uint64_t address, std::size_t bytes);
+    [[nodiscard]] Access write_of(std::uint64_t address, std::size_t bytes) const;
     [[nodiscard]] OrRefusal<> place_write(std::span<const std::byte> bytes);
     [[nodiscard]] OrRefusal<> place_buffered();
     [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);

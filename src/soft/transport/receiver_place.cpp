@@ -11,6 +11,12 @@
 
 namespace soft {
 
+namespace {
+
+constexpr char refused_write[] = "a write that is not allowed";
+
+}  // namespace
+
 // Finds up to most_bytes of memory for the next payload.
 OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     const wire::Segment &segment = incoming_.segment();
@@ -20,7 +26,7 @@ OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     if (wire::is_send(segment.opcode)) {
         return parts_.inbox.aim(target, place_at_, most_bytes);
     }
-    auto pin = pin_to_write(place_at_, most_bytes);
+    auto pin = parts_.access.pin(write_of(place_at_, most_bytes), refused_write);
     if (!pin) {
         return std::unexpected{pin.error()};
     }
@@ -28,22 +34,21 @@ OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     return {};
 }
 
-OrRefusal<Pin> Receiver::pin_to_write(std::uint64_t address, std::size_t bytes) {
-    return parts_.access.pin({.by = parts_.access.peer(),
-                              .key = incoming_.segment().stag,
-                              .address = address,
-                              .length = bytes,
-                              .rights = IBV_ACCESS_REMOTE_WRITE},
-                             "a write that is not allowed");
+Access Receiver::write_of(std::uint64_t address, std::size_t bytes) const {
+    return {.by = parts_.access.peer(),
+            .key = incoming_.segment().stag,
+            .address = address,
+            .length = bytes,
+            .rights = IBV_ACCESS_REMOTE_WRITE};
 }
 
 // Places the payload of a write that is in the buffer.
 [[gnu::hot]] OrRefusal<> Receiver::place_write(std::span<const std::byte> bytes) {
-    const auto pin = pin_to_write(place_at_, bytes.size());
-    if (!pin) {
-        return std::unexpected{pin.error()};
+    const auto pinned = parts_.access.pin_for_writes(write_of(place_at_, bytes.size()), refused_write);
+    if (!pinned) {
+        return std::unexpected{pinned.error()};
     }
-    const MemoryRegion &region = pin->region();
+    const MemoryRegion &region = **pinned;
     std::byte *const to = region.at(place_at_);
     if (!persist::guarded_copy(to, bytes.data(), bytes.size())) {
         return memory_vanished(parts_.access, region, to);
@@ -137,7 +142,7 @@ OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {
         return make_refusal(
             {"ATOMIC WRITE that is not 8 aligned bytes", wire::terminate::operation_unspecified});
     }
-    const auto pin = pin_to_write(segment.offset, payload.size());
+    const auto pin = parts_.access.pin(write_of(segment.offset, payload.size()), refused_write);
     if (!pin) {
         return std::unexpected{pin.error()};
     }

@@ -257,6 +257,31 @@ void invalidates_byte_by_byte(Ends &ends) {
     device.close(id);
 }
 
+// The segments come at once. The region of the writes is held meanwhile, but not for those behind the
+// message.
+void invalidates_between_writes(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    rdma_cm_id *const id = device.establish(peer, {});
+    device.post_receive(id, 5, 1024, 64);
+    const auto write = [&](std::size_t at, unsigned seed) {
+        return fpdu({.opcode = Opcode::Write, .stag = device.mr->rkey, .offset = device.address(at)},
+                    test::pattern(8, seed));
+    };
+    device.fill(1);
+    const Bytes before{device.at(16), device.at(24)};
+    peer.send(test::joined(
+        write(0, 2), write(8, 3),
+        fpdu({.opcode = Opcode::SendInvalidate, .stag = device.mr->rkey, .msn = 1}, Bytes(8)), write(16, 4)));
+    const ibv_wc received = device.next_completion();
+    assert_int_equal(received.wr_id, 5);
+    assert_int_equal(received.invalidated_rkey, device.mr->rkey);
+    test::assert_same_bytes({device.at(0), device.at(8)}, test::pattern(8, 2));
+    test::assert_same_bytes({device.at(8), device.at(16)}, test::pattern(8, 3));
+    assert_true(decode_terminate(peer.receive_fpdu().payload).value() == terminate::tagged_invalid_stag);
+    test::assert_same_bytes({device.at(16), device.at(24)}, before);
+    device.close(id);
+}
+
 }  // namespace
 
 int main() {
@@ -268,6 +293,7 @@ int main() {
         fixture_test(rfc7306_5_4_requests_must_be_executed_and_answered_in_order),
         fixture_test(rfc7306_5_4_an_atomic_must_not_complete_before_its_response),
         fixture_test(rfc7306_5_2_1_requests_must_be_sent_in_the_order_they_were_posted),
-        fixture_test(invalidates_byte_by_byte)};
+        fixture_test(invalidates_byte_by_byte),
+        fixture_test(invalidates_between_writes)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

@@ -109,6 +109,27 @@ void rfc5041_7_1_a_tagged_segment_must_be_validated(Ends &ends) {
     expect_terminate(ends, write(key, device.address() - 40'000, 40'001), terminate::tagged_bounds);
 }
 
+// A region that has taken a write is not looked up again for the writes behind it.
+void rfc5041_7_1_each_of_many_tagged_segments_must_be_validated(Ends &ends) {
+    const Device &device = ends.device;
+    const std::uint32_t key = device.mr->rkey;
+    const std::uint64_t end = device.address(Device::memory_bytes);
+    const Bytes unchanged = test::pattern(Device::memory_bytes, 9);
+    const auto behind_another = [&](const Bytes &wrong) {
+        const auto first = std::span{unchanged}.first(8);
+        return joined(fpdu({.opcode = Opcode::Write, .stag = key, .offset = device.address()},
+                           Bytes(first.begin(), first.end())),
+                      wrong);
+    };
+    expect_terminate(ends, behind_another(write(0, device.address())), terminate::tagged_invalid_stag);
+    expect_terminate(ends, behind_another(write(key ^ 1, device.address())), terminate::tagged_invalid_stag);
+    expect_terminate(ends, behind_another(write(key, device.address() - 1)), terminate::tagged_bounds);
+    expect_terminate(ends, behind_another(write(key, end - 7)), terminate::tagged_bounds);
+    expect_terminate(ends, behind_another(write(key, top)), terminate::tagged_wrap);
+    expect_terminate(ends, behind_another(write(device.local_mr->rkey, device.address())), terminate::access);
+    expect_terminate(ends, write(0, device.address()), terminate::tagged_invalid_stag);
+}
+
 void rfc5040_7_2_a_read_request_must_be_validated(Ends &ends) {
     const Device &device = ends.device;
     const std::uint32_t key = device.mr->rkey;
@@ -405,6 +426,7 @@ void an_overrun_is_told_to_the_peer(Ends &ends) {
 
 int main() {
     const CMUnitTest tests[] = {fixture_test(rfc5041_7_1_a_tagged_segment_must_be_validated),
+                                fixture_test(rfc5041_7_1_each_of_many_tagged_segments_must_be_validated),
                                 fixture_test(rfc5040_7_2_a_read_request_must_be_validated),
                                 fixture_test(more_reads_than_agreed),
                                 fixture_test(rfc5041_7_1_an_untagged_segment_must_be_validated),
