@@ -10,11 +10,12 @@
 // exists, the next opening of the folder "fenced" fails, and removes the file. While the file that
 // RPMA_TEST_NO_REGION names exists, the next region for one connection cannot be made, and while the one of
 // RPMA_TEST_NO_FILE exists, the next file without a name, and while the one of RPMA_TEST_NO_READ exists, the
-// next pread of a block; that failure removes the file too. While the file that RPMA_TEST_NO_ALLOCATION names
-// exists, file systems cannot allocate, while the one of RPMA_TEST_NO_ROOM exists, they do not tell how much
-// room there is, and while the one of RPMA_TEST_CLONES exists, they clone files (FICLONE), by a copy.
-// The FIFO that RPMA_TEST_SLOW_PAGES names holds, in the same way, the pages of each file that is mapped to
-// be read. With RPMA_TEST_FILE_SYSTEM each file system says that it is of this type, a number.
+// next pread of a block (with the errno value in that file, or EIO); that failure removes the file too. While
+// the file that RPMA_TEST_NO_ALLOCATION names exists, file systems cannot allocate, while the one of
+// RPMA_TEST_NO_ROOM exists, they do not tell how much room there is, and while the one of RPMA_TEST_CLONES
+// exists, they clone files (FICLONE), by a copy. The FIFO that RPMA_TEST_SLOW_PAGES names holds, in the same
+// way, the pages of each file that is mapped to be read. With RPMA_TEST_FILE_SYSTEM each file system says
+// that it is of this type, a number.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <librpma.h>
@@ -153,8 +154,11 @@ EXPORTED ssize_t pwrite(int fd, const void *bytes, std::size_t length, off_t off
 }
 
 EXPORTED ssize_t pread(int fd, void *bytes, std::size_t length, off_t offset) {
-    if (length == cli::smallest_block && remove_once("RPMA_TEST_NO_READ")) {
-        errno = EIO;
+    if (length == cli::smallest_block && exists("RPMA_TEST_NO_READ")) {
+        int error = EIO;
+        std::ifstream{std::getenv("RPMA_TEST_NO_READ")} >> error;
+        (void)remove_once("RPMA_TEST_NO_READ");
+        errno = error != 0 ? error : EIO;
         return -1;
     }
     return syscall(SYS_pread64, fd, bytes, length, offset);

@@ -197,6 +197,20 @@ for damage in 'printf XXXX | dd of="clones/default/$sequence" bs=1 seek=70000 co
     done
     bounded "$rpma" status "$address" >stdout 2>stderr || die "the newest content is good"
 done
+# A read that is interrupted is done again. One for which there is no memory ends the push, and says nothing of the content.
+head -c 10 /dev/urandom | dd of=file conv=notrunc status=none
+echo 4 >no_read
+bounded "$rpma" push file "$address" --incremental --json >stdout 2>stderr || die "push --incremental after EINTR: $(cat stderr)"
+[ ! -e no_read ] || die "nothing was read"
+grep -q '"sent":65536,' stdout || die "expected 65536 bytes: $(cat stdout)"
+pulled file
+cp file other
+head -c 10 /dev/urandom | dd of=other conv=notrunc status=none
+echo 12 >no_read
+! bounded "$rpma" push other "$address" --incremental >stdout 2>stderr || die "a push that could not read"
+[ ! -e no_read ] || die "nothing was read"
+bounded "$rpma" status "$address" >stdout 2>stderr || die "the newest content is good: $(cat stderr)"
+pulled file
 stop_server
 
 # A server that was killed may have left names that are not on storage. The next one tells nobody of a content whose name it

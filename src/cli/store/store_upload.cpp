@@ -318,7 +318,7 @@ int StoreUpload::pass_to(std::uint64_t offset) {
 }
 
 // Reads and verifies a block of the base, and copies it unless the new file has it already. Returns 0 or an
-// errno value, which is EINVAL when the block is damaged, or cannot be read.
+// errno value, which is EINVAL when the block is damaged, or storage cannot read it.
 int StoreUpload::take_block(std::size_t block, std::size_t size) const {
     const std::uint64_t begin = block * base_->blocks.block_size;
     Crc32c found;
@@ -326,8 +326,11 @@ int StoreUpload::take_block(std::size_t block, std::size_t size) const {
         const std::size_t wanted = std::min(size - done, piece_->size());
         const ssize_t got =
             pread(base_->file.get(), piece_->data(), wanted, static_cast<off_t>(begin + done));
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
         if (got <= 0) {
-            return EINVAL;
+            return got == 0 || errno == EIO ? EINVAL : errno;
         }
         const auto piece = std::span{*piece_}.first(static_cast<std::size_t>(got));
         const int error = base_->is_cloned ? 0 : write_all(file_.get(), piece, begin + done);
