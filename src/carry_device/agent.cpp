@@ -237,10 +237,10 @@ private:
         }
         for (;;) {
             epoll_event events[64];
-            const int count = epoll_wait(events_, events, 64, waits_ ? 1 : -1);
+            const int count = epoll_wait(events_, events, 64, has_more_words_ ? 0 : waits_ ? 1 : -1);
             std::uint64_t rung = 0;
             (void)!read(bell_, &rung, sizeof(rung));
-            bool others = false;
+            bool others = std::exchange(has_more_words_, false);
             for (int i = 0; i < count; ++i) {
                 if (events[i].data.ptr != nullptr) {
                     serve(*static_cast<One *>(events[i].data.ptr));
@@ -249,7 +249,8 @@ private:
                 }
             }
             if (others) {
-                finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
+                has_more_words_ =
+                    finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
                 for (Here &here : here_) {
                     while (accepts(here)) {
                     }
@@ -823,6 +824,7 @@ private:
     int events_ = -1;
     int bell_ = -1;
     bool waits_ = false;
+    bool has_more_words_ = false;
     std::map<ibv_context *, rpma_peer *> peers_;
     Spares spares_;
     Finding finding_;
@@ -893,7 +895,8 @@ extern "C" [[gnu::visibility("default")]] carry::MirrorDevice *rpma_carry_device
     const char *name, const carry::Answers *answers) {
     const bool is_soft = std::strcmp(name, "soft") == 0;
     if (!is_soft && std::strcmp(name, "kernel") != 0) {
-        BASE_LOG(Error, "RPMA_CARRY_DEVICE is \"%s\" (expected soft or kernel): connections stay in TCP",
+        BASE_LOG(Error,
+                 "the device for carried connections is \"%s\" (expected soft or kernel): they stay in TCP",
                  name);
         return nullptr;
     }

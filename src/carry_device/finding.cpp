@@ -91,16 +91,25 @@ bool Finding::hears(int fd, Heard &heard) {
     return true;
 }
 
-void Finding::serve(const std::function<bool(const Heard &)> &heard) {
+bool Finding::serve(const std::function<bool(const Heard &)> &heard) {
     Heard one;
+    bool is_more = false;
+    const auto for_all_at = [&](int fd, auto use) {
+        int count = 0;
+        while (count < most_at_once && hears(fd, one)) {
+            use();
+            ++count;
+        }
+        is_more = is_more || count == most_at_once;
+    };
     for (const Own &own : own_) {
-        while (hears(own.fd.get(), one)) {
+        for_all_at(own.fd.get(), [&] {
             if (one.word.mark == carry::Link::mark && !one.word.is_passed_on) {
                 (void)heard(one);
             }
-        }
+        });
     }
-    while (port_ && hears(port_.get(), one)) {
+    for_all_at(port_.get(), [&] {
         const bool is_word = one.word.mark == carry::Link::mark && one.word.kind != Word::Answers;
         if (is_word && one.word.is_passed_on && is_loopback(one.address)) {
             one.port = one.word.port;
@@ -108,7 +117,8 @@ void Finding::serve(const std::function<bool(const Heard &)> &heard) {
         } else if (is_word && !one.word.is_passed_on && is_peer_(one.address) && !heard(one)) {
             passes_on(one);
         }
-    }
+    });
+    return is_more;
 }
 
 void Finding::passes_on(const Heard &heard) {

@@ -65,11 +65,13 @@ public:
     // Sends a word from an end to a port of the other one's host. A datagram may be lost.
     void send(const carry::Connection &connection, std::uint16_t port, const Word &word);
     // Calls heard(what) for each word that has come. It returns whether the connection is this process's.
-    void serve(const std::function<bool(const Heard &)> &heard);
+    // Returns whether more may have come: who sends many does not keep the agent from its work.
+    bool serve(const std::function<bool(const Heard &)> &heard);
     // In a forked child, which is asked for nothing.
     void close_in_child();
 
 private:
+    static constexpr int most_at_once = 64;  // from a socket
     // For the words that this process sends from one address, and their answers.
     struct Own {
         carry::Connection::End end;

@@ -65,11 +65,15 @@ struct Process {
         : finding{is_peer, port} {
         assert_true(finding.takes_port(events.get()));
     }
-    void serve() {
-        finding.serve([this](const Finding::Heard &what) {
+    bool serve_some() {
+        return finding.serve([this](const Finding::Heard &what) {
             heard.push_back(what);
             return has_connection;
         });
+    }
+    void serve() {
+        while (serve_some()) {
+        }
     }
     // So many words have come, or are on their way.
     void hears(std::size_t count) {
@@ -153,6 +157,19 @@ void others_are_not_heard(void **) {
     assert_true(some.heard[0].word.kind == Word::Asks && some.heard[0].address.s6_addr[15] == 1);
 }
 
+void many_words_are_heard_in_turns(void **) {
+    const std::uint16_t port = free_port();
+    Process some{port};
+    some.has_connection = true;
+    for (int i = 0; i < 100; ++i) {
+        some.finding.send(connection(1), port, {.name = name, .kind = Word::Calls});
+    }
+    assert_true(some.serve_some());
+    const std::size_t first = some.heard.size();
+    assert_true(first != 0 && first < 100);
+    some.hears(100);
+}
+
 void add(carry::FirstBytes &bytes, std::uint64_t offset, std::string_view text) {
     const iovec part = base::part_of(text.data(), text.size());
     bytes.add(offset, {&part, 1}, text.size());
@@ -225,6 +242,7 @@ int main() {
         cmocka_unit_test(a_word_is_passed_on_to_the_process_that_has_the_connection),
         cmocka_unit_test(the_process_that_takes_the_port_again_hears),
         cmocka_unit_test(others_are_not_heard),
+        cmocka_unit_test(many_words_are_heard_in_turns),
         cmocka_unit_test(the_first_bytes_are_kept),
         cmocka_unit_test(both_ends_prove_that_they_have_the_connection),
     };
