@@ -13,7 +13,7 @@ install(TARGETS rsocket EXPORT rpma
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librsocket1 NAMELINK_COMPONENT librpma-dev
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS softrdma_verbs softrdma_verbs_opened LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT libsoftrdma0)
-install(TARGETS rsocket_preload carry_preload LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT librsocket1)
+install(TARGETS carry_preload carry_device LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/softrdma COMPONENT librsocket1)
 if(RPMA_LIBFABRIC)
     install(TARGETS rstream_fi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/libfabric COMPONENT librstream-fi)
 endif()

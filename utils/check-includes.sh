@@ -32,9 +32,8 @@ datagram:       verbs
 stream:         registry librpma.h
 rsocket:        stream datagram registry rpma/rsocket.h
 rstream:        stream librpma.h rdma
-socket_preload: rsocket rpma/rsocket.h
 carry:          registry
-carry_preload:  carry socket_preload
+carry_preload:  carry
 carry_device:   carry librpma.h
 cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma

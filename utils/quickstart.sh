@@ -62,7 +62,7 @@ if [ ! -e build/build.ninja ] && [ ! -e build/Makefile ]; then
     echo '$ cmake --preset release -DRPMA_TESTS=OFF'
     cmake --preset release -DRPMA_TESTS=OFF >"$work/configure.log" 2>&1 || { cat "$work/configure.log"; exit 1; }
 fi
-run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs softrdma_verbs_opened rsocket_preload
+run cmake --build build --parallel "$(nproc)" --target rpma rpma_command softrdma_verbs softrdma_verbs_opened carry_preload carry_device
 
 say "3 of 4: replicating a file of $size_mib MiB into a store, durably, and reading it back"
 port=7204

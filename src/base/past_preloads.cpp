@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/past_preloads: gives a library of ours, which rsockets run on, the kernel's sockets and epoll sets.
-// Without it, librsocket-preload.so in the same process would make rsockets of them. The linker binds the
-// library's own calls to these functions (ld --wrap). All other calls for such a descriptor pass the
-// preloaded library anyway, because the descriptor is no rsocket.
+// base/past_preloads: gives a library of ours the kernel's sockets and epoll sets. Without it,
+// libcarry-preload.so in the same process would carry them. The linker binds the library's own calls to these
+// functions (ld --wrap). All other calls for such a descriptor pass the preloaded library anyway, because the
+// descriptor is none of its sockets.
 #include <sys/syscall.h>
 #include <unistd.h>
 

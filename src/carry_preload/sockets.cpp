@@ -14,9 +14,9 @@
 #include "base/interpose.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
+#include "carry_preload/configuration.hpp"
 #include "carry_preload/fresh.hpp"
 #include "carry_preload/hand_over.hpp"
-#include "socket_preload/configuration.hpp"
 
 using carry::Socket;
 using carry::sockets;
@@ -31,7 +31,7 @@ constexpr int smc_over_inet6 = 1;
 bool is_tcp(int domain, int type, int protocol) {
     return (domain == AF_INET || domain == AF_INET6) &&
            (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
-           (protocol == 0 || protocol == IPPROTO_TCP) && socket_preload::carries(domain, type, protocol);
+           (protocol == 0 || protocol == IPPROTO_TCP) && carry_preload::carries(domain, type, protocol);
 }
 
 // Takes a socket that accept(2) has made of the listener's connections.

@@ -15,6 +15,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/address.hpp"
+#include "base/network.hpp"
 #include "registry/known_listener.hpp"
 
 namespace cli {
@@ -83,19 +85,30 @@ std::vector<Process> processes_with(std::uint32_t inode) {
 
 }  // namespace
 
-bool goes_by_memory(const std::string &device) {
-    const bool is_asked = std::getenv("RPMA_DEVICE") != nullptr || std::getenv("RPMA_TLS") != nullptr;
-    return device == "memory" || ((device.empty() || device == "auto") && !is_asked && !has_kernel_device());
+std::string device_for_hosts(const std::string &device) {
+    if (device.empty() || device == "auto") {
+        return has_kernel_device() ? "kernel" : "";
+    }
+    return device != "memory" ? device : "";
 }
 
 std::string carried_to(const sockaddr_storage &server) {
-    if (!goes_by_memory("")) {
-        return "as an rsocket, because RPMA_DEVICE, RPMA_TLS or a kernel's RDMA device asks for it; the "
-               "verdict says whether the server takes one";
-    }
     const auto listener = registry::listener_here(server);
     if (!listener) {
-        return "in TCP: the server is on another host, or in another network namespace";
+        constexpr const char *place = "the server is on another host, or in another network namespace";
+        const auto networks = base::networks_of_file(RSOCKET_CONFIGURATION "/peers");
+        const bool is_peer = std::ranges::any_of(
+            networks, [&](const base::Network &one) { return one.has(base::without_mapping(server)); });
+        if (!is_peer || device_for_hosts("").empty()) {
+            return fmt::format("in TCP: {}, {}", place,
+                               is_peer ? "and the kernel here has no RDMA device"
+                                       : "of which " RSOCKET_CONFIGURATION "/peers says nothing");
+        }
+        return fmt::format(
+            "over the kernel's RDMA device, once it has been used for some time, where the server runs under "
+            "rpma "
+            "run --sockets: {}",
+            place);
     }
     const std::vector<Process> all = processes_with(listener->inode);
     const auto is_own = [](const Process &one) { return one.user == geteuid(); };

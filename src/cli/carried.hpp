@@ -8,9 +8,9 @@
 
 namespace cli {
 
-// Returns whether the program's connections are TCP and memory, and not rsockets, with this value of
-// --device; empty for none. RPMA_DEVICE, RPMA_TLS and the kernel's RDMA devices decide it otherwise.
-[[nodiscard]] bool goes_by_memory(const std::string &device);
+// Returns the kind of the device that carries the bytes of the program's connections to the hosts of
+// /etc/rdma/rsocket/peers, with this value of --device; empty for none.
+[[nodiscard]] std::string device_for_hosts(const std::string &device);
 
 // Returns, as a text, which way the bytes of a connection of this user's to the server would go, and why.
 // Looks at the processes of this machine, and sends nothing.

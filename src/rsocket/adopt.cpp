@@ -10,7 +10,6 @@
 
 #include "base/log.hpp"
 #include "rsocket/kernel_socket.hpp"
-#include "rsocket/process.hpp"
 #include "rsocket/socket.hpp"
 #include "rsocket/table.hpp"
 
@@ -63,18 +62,6 @@ Result<std::shared_ptr<AnySocket>> Socket::adopt(int fd) {
     const bool blocks = is_plain ? (flags & O_NONBLOCK) == 0 : kept_blocking(fd, flags);
     return std::make_shared<Socket>(base::Fd{fd}, state, configuration().settings, blocks,
                                     is_plain ? RDMA_REASON_ADOPTED : RDMA_REASON_NONE);
-}
-
-std::shared_ptr<AnySocket> Socket::of_anothers_stream(int fd) {
-    return std::make_shared<Socket>(base::Fd{fd}, State::Lost, configuration().settings, true);
-}
-
-bool carries_stream(int fd) {
-    return is_marked_as_stream(fd);
-}
-
-void add_lost(int fd) {
-    (void)Table::instance().add(Socket::of_anothers_stream(fd));
 }
 
 }  // namespace rsockets

@@ -7,7 +7,6 @@
 
 #include "rsocket/carrier.hpp"
 #include "rsocket/datagram_socket.hpp"
-#include "rsocket/process.hpp"
 
 #include <rpma/rsocket.h>
 
@@ -52,8 +51,7 @@ registry::State state_of(Carrier::State state) {
     return registry::State::Fresh;
 }
 
-}  // namespace
-
+// Returns an RDMA_REASON_ in words, and "" for RDMA_REASON_NONE.
 const char *text_of_reason(int reason) {
     switch (reason) {
         case RDMA_REASON_PEER_SPEAKS_TCP:
@@ -74,6 +72,8 @@ const char *text_of_reason(int reason) {
             return "";
     }
 }
+
+}  // namespace
 
 void AnySocket::describe(Description description) {
     if (!entry_) {

@@ -30,8 +30,6 @@ public:
     // In adopt.cpp. Makes an rsocket of a TCP socket of the kernel, in the state that the kernel tells.
     // ENOTSUP: it is no TCP socket. ECONNRESET: it carries another program's stream.
     [[nodiscard]] static Result<std::shared_ptr<AnySocket>> adopt(int fd);
-    // Another program has begun the socket's stream: each use gives ECONNRESET. The caller logs why.
-    [[nodiscard]] static std::shared_ptr<AnySocket> of_anothers_stream(int fd);
     Socket(const Socket &) = delete;
     Socket &operator=(const Socket &) = delete;
     ~Socket() override;

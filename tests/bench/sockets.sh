@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares Debian's programs over rsockets, with both ends under `rpma run --sockets`, with the same programs over TCP.
-# A row has the medians of interleaved pairs, and the medians of the pairs' ratios (rsockets / TCP). CPU is the
+# Compares Debian's programs carried, with both ends under `rpma run --sockets`, with the same programs over TCP.
+# A row has the medians of interleaved pairs, and the medians of the pairs' ratios (carried / TCP). CPU is the
 # processor time of both ends for the same work. With --table it prints the rows of doc/COMPATIBILITY.md. On a machine
 # that runs other programs, `chrt -f 1 sockets.sh ...` keeps them from interfering.
 #   PAIRS=9 sockets.sh [--quick] [--table] BUILD [PROGRAM...]
@@ -162,9 +162,9 @@ processor_time() {
     for i in "${ids[@]}"; do cat "/proc/$i/stat" 2>/dev/null || true; done |
         awk -v hertz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); ticks += $12 + $13 + $14 + $15 } END { print ticks / hertz }'
 }
-choose() { # choose WAY: tcp or rsockets
+choose() { # choose WAY: tcp or carried
     over=(timeout 300)
-    [ "$1" = tcp ] || over=(timeout 300 "$rpma" run --sockets --stats --device soft)
+    [ "$1" = tcp ] || over=(timeout 300 "$rpma" run --sockets --stats --device memory)
 }
 one() { # one PROGRAM WAY ROW: throughput, latency and processor time for a unit of work
     choose "$2"
@@ -183,7 +183,7 @@ row() { # row PROGRAM ROW WHAT BAR
     local latency=- ours base
     : >pairs
     for _ in $(seq "$pairs"); do
-        ours=$(one "$1" rsockets "$2")
+        ours=$(one "$1" carried "$2")
         base=$(one "$1" tcp "$2")
         echo "$ours $base" >>pairs
     done
@@ -195,17 +195,17 @@ row() { # row PROGRAM ROW WHAT BAR
 
 declare -A ports servers
 [ "$pairs" -gt 0 ] || die "PAIRS is '$pairs' (expected 1 or more)"
-printf 'programs over rsockets beside TCP, 127.0.0.1; %d pairs; load of the machine %s\n' "$pairs" "$(cut -d' ' -f1-3 /proc/loadavg)"
+printf 'programs carried beside TCP, 127.0.0.1; %d pairs; load of the machine %s\n' "$pairs" "$(cut -d' ' -f1-3 /proc/loadavg)"
 # shellcheck disable=SC2059
-printf "$format" '' '' rsockets TCP '' ratio latency CPU bar
+printf "$format" '' '' carried TCP '' ratio latency CPU bar
 for program in "${measured[@]}"; do
     declare -n needs=needs_$program rows=rows_$program
     for needed in "${needs[@]}"; do
         command -v "$needed" >/dev/null || { echo "$program: $needed is not installed"; continue 2; }
     done
-    for way in tcp rsockets; do
+    for way in tcp carried; do
         choose $way
-        over_rsockets=("${over[@]}") port=$(free_port) first=${#background[@]}
+        carried_by=("${over[@]}") port=$(free_port) first=${#background[@]}
         "start_$program" $way
         ports[$program-$way]=$port servers[$program-$way]=${background[*]:first}
     done

@@ -33,11 +33,9 @@ die() {
 
 port=$(free_port)
 
-# carry COMMAND...: runs it with its connections over rsockets, for 50 seconds at most; with CARRY_DEVICE=memory over TCP and
-# memory. "${over_rsockets[@]}" COMMAND... & is one process.
-carry_device=${CARRY_DEVICE:-soft}
-over_rsockets=(timeout 50 "$rpma" run --sockets --stats --device "$carry_device")
-carry() { "${over_rsockets[@]}" "$@"; }
+# carry COMMAND...: runs it with its connections carried, for 50 seconds at most. "${carried_by[@]}" COMMAND... & is one process.
+carried_by=(timeout 50 "$rpma" run --sockets --stats --device memory)
+carry() { "${carried_by[@]}" "$@"; }
 
 # nginx_config ADDRESS SENDFILE: writes nginx.conf, by which nginx is one process that gives the files of www at $port; it
 # uses sendfile, or not (on, off).
@@ -58,7 +56,7 @@ http {
 END
 }
 
-# become USER: when root runs the test, "${over_rsockets[@]}" becomes USER first, and so does a command after "${as[@]}".
+# become USER: when root runs the test, "${carried_by[@]}" becomes USER first, and so does a command after "${as[@]}".
 as=()
 become() {
     [ "$(id -u)" -eq 0 ] || return 0
@@ -66,14 +64,14 @@ become() {
     chmod 755 "$work"
     words=$("$tests/other_user.sh" "$rpma" "$work/own" "$1") || die "$1 cannot run rpma"
     mapfile -t as <<<"$words"
-    over_rsockets=("${as[@]}" "${over_rsockets[@]/#"$rpma"/"$work/own/bin/rpma"}")
+    carried_by=("${as[@]}" "${carried_by[@]/#"$rpma"/"$work/own/bin/rpma"}")
 }
 
 # serve NAME COMMAND...: starts a server that listens at $port; its output is NAME.out, its process $server.
 serve() {
     local name=$1
     shift
-    "${over_rsockets[@]}" "$@" >"$name.out" 2>&1 </dev/null &
+    "${carried_by[@]}" "$@" >"$name.out" 2>&1 </dev/null &
     server=$!
     background+=("$server")
     until listening "$port"; do
@@ -113,38 +111,10 @@ listen front
 END
 }
 
-# counts PATTERN FILE: a line of the file has the count of rsockets. Memory has no such count: a connection goes over when it
-# pays.
-counts() { [ "$carry_device" = memory ] || grep -Eq "$1" "$2"; }
-
-# carried FILE...: all connections of the processes that wrote these files were rsockets, and there was one at least; or the
-# processes say how many went over memory.
+# carried FILE...: the processes that wrote these files say how many of their connections went over memory.
 carried() {
     local file
     for file in "$@"; do
-        if [ "$carry_device" = memory ]; then
-            grep -q 'rpma run --sockets: .* connections over memory, ' "$file" || die "$file: nothing is said of connections"
-            continue
-        fi
-        grep -q 'rpma run --sockets: .* [1-9][0-9]* connections over rsockets, ' "$file" || die "$file: nothing was carried"
-        ! grep 'rpma run --sockets: ' "$file" | grep -v ', 0 over TCP;' || die "$file: not everything was carried"
+        grep -q 'rpma run --sockets: .* connections over memory, ' "$file" || die "$file: nothing is said of connections"
     done
-}
-
-# listed PROGRAM...: `rpma sockets` lists an open stream at $port over $device of each of them. They may only be about to
-# have it, and have to keep it until this returns.
-device=soft_lo
-listed() {
-    [ "$carry_device" != memory ] || return 0  # a connection that is idle is not listed
-    local end=$((SECONDS + 30))
-    while [ $SECONDS -lt $end ]; do
-        ! "$rpma" sockets --json | python3 -c '
-import json, sys
-port, device = ":" + sys.argv[1], sys.argv[2]
-carried = {one["program"] for one in json.load(sys.stdin)["sockets"] if one["state"] == "established" and
-           one["mode"] == "rdma" and one["device"] == device and (one["local"].endswith(port) or one["peer"].endswith(port))}
-sys.exit(not carried.issuperset(sys.argv[3:]))' "$port" "$device" "$@" || return 0
-        sleep 0.02
-    done
-    die "rpma sockets does not list what is carried of $*: $("$rpma" sockets)"
 }

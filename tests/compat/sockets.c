@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sockets.c: tests what libc's calls do with TCP sockets. Run alone, it shows that libc does what is asserted
- * here; with librsocket-preload.so, and the argument `carried`, it shows that the same calls do the same over
- * rsockets, or how they differ. With libcarry-preload.so and the argument `memory` they do as libc.
+ * here; with libcarry-preload.so, and the argument `memory`, it shows that the same calls do the same.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -673,7 +672,6 @@ static void numbers_that_were_closed_unseen_are_others(void **state) {
             assert_int_equal(read(fd, &byte, 1), 1);
             assert_int_equal(byte, 0);
         } else if (other == 2) {
-            assert_int_equal(is_carried(fd), carried);
             assert_fails(read(fd, &byte, 1), ENOTCONN);
         }
         assert_true(recv(ends[0], &byte, 1, 0) <= 0);
@@ -710,8 +708,7 @@ static void calls_that_cannot_be_fail(void **state) {
     assert_int_equal(close(listener), 0);
 }
 
-/* rpma-run(1) lists these differences. */
-static void rsockets_differ_from_tcp(void **state) {
+static void ends_and_names_are_those_of_tcp(void **state) {
     (void)state;
     int ends[2];
     char bytes[4] = "";
@@ -720,18 +717,14 @@ static void rsockets_differ_from_tcp(void **state) {
     assert_int_equal(write(ends[0], "123", 3), 3);
     assert_int_equal(write(ends[1], "!", 1), 1);
     assert_int_equal(read(ends[0], bytes, 1), 1);
-    assert_int_equal(read(ends[1], bytes, 3), carried ? 0 : 3);
+    assert_int_equal(read(ends[1], bytes, 3), 3);
     close_pair(ends);
 
     make_pair(ends);
     assert_int_equal(write(ends[0], "unread", 6), 6);
     await(ends[1], POLLIN);
     assert_int_equal(close(ends[1]), 0);
-    if (carried) {
-        assert_int_equal(read(ends[0], bytes, 1), 0);
-    } else {
-        assert_fails(read(ends[0], bytes, 1), ECONNRESET);
-    }
+    assert_fails(read(ends[0], bytes, 1), ECONNRESET);
     assert_int_equal(close(ends[0]), 0);
 
     make_pair(ends);
@@ -741,16 +734,9 @@ static void rsockets_differ_from_tcp(void **state) {
     assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[1], &event), 0);
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
     const int file = open("/dev/null", O_RDONLY);
-    if (carried) {
-        assert_fails(epoll_ctl(epoll, EPOLL_CTL_ADD, again, &event), EEXIST);
-        assert_fails(dup2(file, ends[1]), EBUSY);
-        assert_int_equal(write(ends[1], "!", 1), 1);
-        assert_fails(connect(ends[1], &nobody, sizeof(nobody)), EISCONN);
-    } else {
-        assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, again, &event), 0);
-        assert_int_equal(connect(ends[1], &nobody, sizeof(nobody)), 0);
-        assert_int_equal(dup2(file, ends[1]), ends[1]);
-    }
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, again, &event), 0);
+    assert_int_equal(connect(ends[1], &nobody, sizeof(nobody)), 0);
+    assert_int_equal(dup2(file, ends[1]), ends[1]);
     assert_int_equal(close(file), 0);
     assert_int_equal(close(epoll), 0);
     assert_int_equal(close(again), 0);
@@ -790,7 +776,6 @@ static void a_connection_that_nobody_uses_yet_is_there(void **state) {
     struct pollfd both[] = {{.fd = accepted, .events = POLLIN}, {.fd = one.fd}};
     assert_int_equal(poll(both, 2, wait_ms), 1);
     assert_int_equal(read(accepted, &byte, 1), 1);
-    assert_int_equal(is_carried(accepted), carried);
     close_pair((int[]){one.fd, accepted});
 }
 
@@ -911,7 +896,6 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
 }
 
 int main(int count, char **words) {
-    carried = count > 1 && strcmp(words[1], "carried") == 0;
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
@@ -935,7 +919,7 @@ int main(int count, char **words) {
         cmocka_unit_test(closing_all_leaves_sockets_usable),
         cmocka_unit_test(numbers_that_were_closed_unseen_are_others),
         cmocka_unit_test(calls_that_cannot_be_fail),
-        cmocka_unit_test(rsockets_differ_from_tcp),
+        cmocka_unit_test(ends_and_names_are_those_of_tcp),
         cmocka_unit_test(a_system_call_closes_a_socket),
         cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sockets_errno.c: errno after a call that succeeded is what it was before, for every name that
- * librsocket-preload.so or libcarry-preload.so stands in front of. Run alone, it shows that libc keeps errno
- * so.
+ * libcarry-preload.so stands in front of. Run alone, it shows that libc keeps errno so.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -124,18 +123,6 @@ static void call_socket(void) {
     MAKES_ONE(socket(AF_UNIX, SOCK_STREAM, 0));
 }
 
-static void call_bind(void) {
-    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    SUCCEEDS(bind(fd, (const struct sockaddr *)&address, sizeof(address)));
-    SUCCEEDS(listen(fd, 1));
-    assert_int_equal(close(fd), 0);
-}
-
-static void call_listen(void) {
-    call_bind();
-}
-
 static void *connect_and_look(void *argument) {
     errno = untouched;
     void *const failed = connect_only(argument);
@@ -174,14 +161,6 @@ static void call_accept4(void) {
     accept_with(accepts_with_flags);
 }
 
-static void call_connect(void) {
-    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(9)};
-    const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    SUCCEEDS(connect(fd, (const struct sockaddr *)&address, sizeof(address)));
-    assert_int_equal(close(fd), 0);
-    accept_with(accepts);
-}
-
 static void call_shutdown(void) {
     int others[2];
     make_pair(others);
@@ -205,18 +184,6 @@ static void call__exit(void) {} /* these do not return */
 static void call__Exit(void) {}
 
 /* ---- names and options ---- */
-
-static void call_getsockname(void) {
-    struct sockaddr_in address;
-    socklen_t size = sizeof(address);
-    SUCCEEDS(getsockname(ends[0], (struct sockaddr *)&address, &size));
-}
-
-static void call_getpeername(void) {
-    struct sockaddr_in address;
-    socklen_t size = sizeof(address);
-    SUCCEEDS(getpeername(ends[0], (struct sockaddr *)&address, &size));
-}
 
 static void call_getsockopt(void) {
     int value = 0;
@@ -750,7 +717,7 @@ static void a_call_that_fails_says_why(void **state) {
 }
 
 int main(int count, char **words) {
-    carried = count > 1 && strcmp(words[1], "carried") == 0;
+    in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_name_leaves_errno_alone),
         cmocka_unit_test(a_connection_that_came_is_no_error),

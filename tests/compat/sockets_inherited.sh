@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_inherited.sh RPMA: programs get a connection over rsockets by exec, as inetd(8) gives it, or by SCM_RIGHTS.
+# sockets_inherited.sh RPMA: programs get a carried connection by exec, as inetd(8) gives it, or by SCM_RIGHTS.
 . "$(dirname "$0")/sockets.bash" "$1" python3 bash
 
 cat >server.py <<'END'
@@ -18,13 +18,10 @@ for service in services:
     subprocess.run(service, stdin=one, stdout=one, stderr=one if "2" in service[-1] else None)
     one.close()
 
-# The stream begins here, and is of no use there.
+# The connection has been used here before.
 one, _ = listener.accept()
 assert one.recv(1) == b"1"
-ended = subprocess.run(["cat"], stdin=one, stderr=subprocess.PIPE, env=os.environ | {"RPMA_LOG": "stderr"})
-assert ended.returncode == 1 and b"reset by peer" in ended.stderr, ended.stderr
-assert ended.stderr.count(b"its stream stays with the process that began it") == 1, ended.stderr
-one.sendall(one.recv(100))
+subprocess.run(["cat"], stdin=one, stdout=one)
 one.close()
 
 # Another process gets an accepted connection that blocks, and a nonblocking one.
@@ -79,7 +76,3 @@ serve server python3 server.py "$port"
 carry python3 client.py "$port" >client.out 2>&1 || die "the client got something else: $(tail -n 5 client.out)"
 carried client.out
 ended server
-counts ': 8 connections over rsockets' client.out || die "the client counts other connections"
-for program in sh bash python3; do # cat closes its standard error before
-    counts "$program\[.*: 1 connections over rsockets, 0 over TCP" server.out || die "$program counts other connections"
-done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_iperf3.sh RPMA: runs iperf3 over rsockets: in all directions, with several streams, and with sendfile.
+# sockets_iperf3.sh RPMA: runs iperf3 carried: in all directions, with several streams, and with sendfile.
 . "$(dirname "$0")/sockets.bash" "$1" iperf3
 
 for options in "-P 4" "-R" "--bidir" "-Z"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_memcached.sh RPMA: memcached with four threads serves a client with eight connections at once over rsockets.
+# sockets_memcached.sh RPMA: memcached with four threads serves a client with eight carried connections at once.
 . "$(dirname "$0")/sockets.bash" "$1" memcached python3
 
 cat >client.py <<'END'
@@ -35,13 +35,11 @@ END
 serve server memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -t 4
 mkfifo hold
 exec 3<>hold
-"${over_rsockets[@]}" python3 client.py "$port" <hold 3>&- >client.out 2>&1 &
+"${carried_by[@]}" python3 client.py "$port" <hold 3>&- >client.out 2>&1 &
 client=$!
 background+=("$client")
-listed memcached python3
 exec 3>&-
 wait "$client" || die "the client failed"
 python3 client.py "$port" </dev/null || die "the client failed over TCP"
 stop server TERM
 carried client.out
-counts ': 8 connections over rsockets, 8 over TCP' server.out || die "the server counts other connections"

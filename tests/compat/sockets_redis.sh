@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_redis.sh RPMA: tests Redis over rsockets: values, pub/sub, pipelining, persistence, 100 clients, a replica.
+# sockets_redis.sh RPMA: tests Redis carried: values, pub/sub, pipelining, persistence, 100 clients, a replica.
 . "$(dirname "$0")/sockets.bash" "$1" redis-server redis-cli redis-benchmark
 
 cli() { carry redis-cli -p "$port" "$@" 2>>client.out; }
@@ -23,7 +23,7 @@ seq 1000 | sed 's/.*/set n:& &/' | cli --pipe | grep -q 'errors: 0, replies: 100
 says 1000 get n:1000
 
 # Pub/sub: the subscriber is connected when a publish has one receiver.
-"${over_rsockets[@]}" redis-cli -p "$port" subscribe news >subscriber.out 2>&1 &
+"${carried_by[@]}" redis-cli -p "$port" subscribe news >subscriber.out 2>&1 &
 subscriber=$!
 background+=("$subscriber")
 for ((i = 0; i < 500; i++)); do
@@ -35,7 +35,6 @@ for ((i = 0; i < 500; i++)); do
     sleep 0.02
 done
 grep -q hello subscriber.out || die "the subscriber heard nothing"
-listed redis-server redis-cli
 kill "$subscriber"
 
 # A child of the server writes the file while clients continue.

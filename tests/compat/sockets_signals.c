@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sockets_signals.c: tests signals and cancellation in libc's calls on TCP sockets. Run alone, it shows that
- * libc does what is asserted here; with librsocket-preload.so, and the argument `carried`, it shows that the
- * same calls do the same over rsockets.
+ * libc does what is asserted here; with libcarry-preload.so, and the argument `memory`, it shows that the
+ * same calls do the same.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -576,9 +576,6 @@ static void *queue_signals(void *argument) {
 static void a_handler_uses_the_socket_that_it_interrupts(void **state) {
     enum { messages = 100000, values = 20000 };
     (void)state;
-    if (carried) {
-        skip();
-    }
     int ends[2];
     make_pair(ends);
     interrupted_end = ends[0];
@@ -609,7 +606,6 @@ static void a_handler_uses_the_socket_that_it_interrupts(void **state) {
 }
 
 int main(int count, char **words) {
-    carried = count > 1 && strcmp(words[1], "carried") == 0;
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_lets_signals_through),

@@ -152,12 +152,12 @@ class Server:
         self.port = free_port()
         self.processes = []
 
-    def over_rsockets(self, *words):
-        return [self.rpma, 'run', '--sockets', '--device', 'soft', *words]
+    def carried(self, *words):
+        return [self.rpma, 'run', '--sockets', '--device', 'memory', *words]
 
     def start(self, *words, port=None):
         with open('servers.out', 'ab') as out:
-            process = subprocess.Popen(self.over_rsockets(*words), stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+            process = subprocess.Popen(self.carried(*words), stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         self.processes.append(process)
         until(lambda: is_listening(port or self.port) or process.poll() is not None, f'{words[0]} does not listen')
         return process
@@ -170,6 +170,9 @@ class Server:
     def watched(self):
         """The processes whose memory may not grow."""
         return [self.main.pid]
+
+    def is_carried(self, connection):
+        return connection['link'] == 'memory'
 
 
 class Redis(Server):
@@ -211,6 +214,7 @@ class Nginx(Server):
             pathlib.Path('www', hashlib.sha256(body).hexdigest()).write_bytes(body)
         here = os.getcwd()
         pathlib.Path('nginx.conf').write_text(f'''
+            {'user root;' if os.getuid() == 0 else ''}
             worker_processes 2;
             daemon off;
             pid {here}/nginx.pid;
@@ -266,8 +270,12 @@ class Postgresql(Server):
         until(lambda: self.ask('select 1') == '1\n', 'PostgreSQL does not answer')
         subprocess.run(['pgbench', '-i', '-q'], check=True, capture_output=True)
 
-    def over_rsockets(self, *words):
-        return [*self.as_user, *super().over_rsockets(*words)]
+    def carried(self, *words):
+        return [*self.as_user, *super().carried(*words)]
+
+    def is_carried(self, connection):
+        """Where root starts it, it is another user's, and its connections stay in TCP."""
+        return super().is_carried(connection) or (self.as_user and connection['mode'] == 'carried')
 
     def ask(self, query):
         return subprocess.run(['psql', '-XAtc', query], capture_output=True, text=True, timeout=PATIENCE).stdout
@@ -333,7 +341,7 @@ class Run:
 
     def client(self, uses=-1):
         with open('clients.out', 'ab') as out:
-            return subprocess.Popen([self.rpma, 'run', '--sockets', '--device', 'soft', sys.executable, os.path.abspath(__file__),
+            return subprocess.Popen([self.rpma, 'run', '--sockets', '--device', 'memory', sys.executable, os.path.abspath(__file__),
                                      '--client', self.program, str(self.server.port), str(self.chance.randrange(1 << 30)),
                                      str(uses)], stdout=out, stderr=out, stdin=subprocess.DEVNULL)
 
@@ -363,7 +371,7 @@ class Run:
     def load(self, seconds):
         """Returns the server's memory over time."""
         self.clients = [self.client() for _ in range(CLIENTS)]
-        until(lambda: any(one['mode'] == 'rdma' for one in listed(self.rpma, self.server.port)), 'nothing is carried')
+        until(lambda: any(self.server.is_carried(one) for one in listed(self.rpma, self.server.port)), 'nothing is carried')
         memory = []
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# sockets_sockperf.sh RPMA: runs sockperf's ping-pong over rsockets: it checks every byte of every answer, and none is
+# sockets_sockperf.sh RPMA: runs sockperf's ping-pong carried: it checks every byte of every answer, and none is
 # missing.
 . "$(dirname "$0")/sockets.bash" "$1" sockperf
 
 serve server sockperf server --tcp -i 127.0.0.1 -p "$port"
-"${over_rsockets[@]}" sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -m 4096 -t 1 --data-integrity >client.out 2>&1 &
+"${carried_by[@]}" sockperf ping-pong --tcp -i 127.0.0.1 -p "$port" -m 4096 -t 1 --data-integrity >client.out 2>&1 &
 client=$!
 background+=("$client")
-listed sockperf
 wait "$client" || die "the client failed"
 grep -q 'SentMessages=\([1-9][0-9]*\); ReceivedMessages=\1$' client.out || die "not every message was answered"
 ! grep -qi 'integrity test failed' client.out || die "an answer had other bytes"

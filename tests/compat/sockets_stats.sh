@@ -34,7 +34,7 @@ grep -q '^rpma run --sockets: python3\[.* over TCP' server.out || die 'the serve
 # A file gets a line from each process, also from one that has no name for it any more, behind what it has.
 echo before >figures
 port=$(free_port)
-over_rsockets=(timeout 50 "$rpma" run --sockets --stats=figures --device "$carry_device")
+carried_by=(timeout 50 "$rpma" run --sockets --stats=figures --device memory)
 cat >elsewhere.py <<'END'
 import os, sys
 os.chdir("/")

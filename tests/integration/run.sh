@@ -35,13 +35,24 @@ preloads() {
     bounded "$rpma" run "$@" sh -c 'echo "${LD_PRELOAD##*/}"' >stdout 2>stderr || die "run $*: $(cat stderr)"
     [ "$(cat stdout)" = "$wanted" ] || die "run $*: preloads $(cat stdout), expected $wanted"
 }
-way=libcarry-preload.so
-if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then way=librsocket-preload.so; fi
-(unset RPMA_DEVICE RPMA_TLS && preloads "$way" --sockets && preloads "$way" --sockets --device auto)
-(unset RPMA_DEVICE RPMA_TLS && preloads libcarry-preload.so --sockets --device memory)
-preloads librsocket-preload.so --sockets --device soft
-(export RPMA_DEVICE=soft && preloads librsocket-preload.so --sockets)
-(export RPMA_TLS=psk:keys && preloads librsocket-preload.so --sockets)
+preloads libcarry-preload.so --sockets
+preloads libsoftrdma-verbs.so
+
+# device_is KIND OPTION...: with these options a program asks hosts over a device of this kind; "" is none.
+device_is() {
+    local wanted=$1
+    shift
+    bounded "$rpma" run --sockets "$@" sh -c 'echo "$RPMA_CARRY_PEERS"' >stdout 2>stderr || die "run --sockets $*: $(cat stderr)"
+    [ "$(cat stdout)" = "$wanted" ] || die "run --sockets $*: the device is '$(cat stdout)', expected '$wanted'"
+}
+auto=
+if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then auto=kernel; fi
+device_is "$auto"
+device_is "$auto" --device auto
+device_is kernel --device kernel
+device_is soft --device soft
+(export RPMA_CARRY_PEERS=soft && device_is '' --device memory)
+(export RPMA_TLS=psk:keys && refused_with 1 'RPMA_TLS, --psk or --x509 is set, and connections of --sockets are TCP' "$rpma" run --sockets true)
 
 # A program with the privileges of its file's owner ignores the environment. Only root can give a file to another owner.
 # The file is where another user reaches it, and a file system or a container may give no such privileges.

@@ -11,8 +11,10 @@ interface=net_${device%0}
 second=${address%.*}.9
 ip address add "$second/24" dev "$interface"
 ip route replace local "$address" dev "$interface" table local proto kernel scope host src "$second"
-export RPMA_CARRY_DEVICE=kernel RPMA_CARRY_AFTER=1
-over_rsockets=(timeout 300 "$rpma" run --sockets --stats --device memory)
+mkdir -p /etc/rdma/rsocket
+echo "$address/24" >/etc/rdma/rsocket/peers
+export RPMA_CARRY_AFTER=1
+carried_by=(timeout 300 "$rpma" run --sockets --stats)
 # went_over FILE: the process that wrote the file had bytes over the device, in both directions.
 went_over() {
     grep -Eq 'bytes received, [1-9][0-9]* of them over memory, [0-9]+ sent, [1-9][0-9]* of them over memory' "$1" ||

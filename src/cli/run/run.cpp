@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/run/run: `rpma run PROGRAM` starts a verbs program on the soft device, and `rpma run --sockets PROGRAM`
-// starts a program whose TCP connections may go through memory, or are rsockets. Both use LD_PRELOAD.
+// starts a program whose TCP connections may go through memory, or over a device. Both use LD_PRELOAD.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -69,10 +69,13 @@ Outcome<> ask_for_figures(const std::string &where) {
 
 Outcome<> run(const Options &options) {
     const std::vector<std::string> &words = options.words;
-    const bool by_memory = options.sockets && goes_by_memory(options.device);
-    const char *const name = !options.sockets ? "libsoftrdma-verbs.so"
-                             : by_memory      ? "libcarry-preload.so"
-                                              : "librsocket-preload.so";
+    const char *const name = options.sockets ? "libcarry-preload.so" : "libsoftrdma-verbs.so";
+    if (options.sockets && std::getenv("RPMA_TLS") != nullptr) {
+        return failed(
+            "RPMA_TLS, --psk or --x509 is set, and connections of --sockets are TCP, which that does not "
+            "encrypt (expected: "
+            "none of them)");
+    }
     const fs::path preload = library(name);
     if (preload.empty()) {
         return failed("{} is not where it was installed, below {}", name, RPMA_INSTALL_LIBDIR);
@@ -91,15 +94,11 @@ Outcome<> run(const Options &options) {
     }
     arguments.push_back(nullptr);
     setenv("LD_PRELOAD", all.c_str(), 1);
-    if (!options.device.empty() && !by_memory) {
-        setenv("RPMA_DEVICE", options.device.c_str(), 1);
-    }
     if (options.roce) {
         setenv("SOFTRDMA_ROCE", "1", 1);
     }
     if (options.sockets) {
-        setenv("RS_PROBE", "known", 0);  // other servers may wait in silence, or log an attack
-        setenv("RS_GRACE_MS", "0", 0);   // clients under `rpma run` ask before a server can speak
+        setenv("RPMA_CARRY_PEERS", device_for_hosts(options.device).c_str(), 1);
     }
     if (auto asked = ask_for_figures(options.stats); !asked) {
         return asked;
@@ -127,17 +126,16 @@ void add_run(CLI::App &app, Command &chosen) {
     command->prefix_command();
     command->fallthrough(false);
     const auto options = std::make_shared<Options>();
-    CLI::Option *const sockets =
-        command->add_flag("--sockets", options->sockets,
-                          "The program uses sockets: bytes of its TCP connections travel by memory or RDMA");
+    CLI::Option *const sockets = command->add_flag(
+        "--sockets", options->sockets,
+        "The program uses sockets: bytes of its TCP connections may travel through memory or by RDMA");
     command
         ->add_option(
             "--device", options->device,
-            "The way of --sockets: memory: connections are TCP, and bytes within this host go through memory "
-            "where that is faster; soft or kernel (RPMA_DEVICE): rsockets over that device; auto, the "
-            "default: "
-            "rsockets where the kernel has an RDMA device, or RPMA_DEVICE or RPMA_TLS is set, otherwise "
-            "memory")
+            "The device that carries bytes of --sockets between this host and those of "
+            "/etc/rdma/rsocket/peers: "
+            "kernel, soft, or memory for none: then bytes go through memory within this host only. auto, the "
+            "default, is kernel where the kernel has an RDMA device, otherwise memory")
         ->type_name("KIND")
         ->check(CLI::IsMember({"auto", "soft", "kernel", "memory"}))
         ->needs(sockets);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/memory/mapped_object: the thread makes its system calls by number: race detectors and
-// librsocket-preload.so take the descriptors of all threads for those of one table.
+// libcarry-preload.so take the descriptors of all threads for those of one table.
 #include "soft/memory/mapped_object.hpp"
 
 #include <dirent.h>

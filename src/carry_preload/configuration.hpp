@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/configuration: which sockets of which programs are carried (preload_config).
+// carry_preload/configuration: which sockets of which programs are carried (preload_config).
 #pragma once
 
 #include <string_view>
 #include <vector>
 
-namespace socket_preload {
+namespace carry_preload {
 
 // A line of preload_config has the form `program domain type protocol`. -1 stands for any.
 struct Rule {
@@ -29,9 +29,7 @@ sshd none
 
 [[nodiscard]] bool admits(const std::vector<Rule> &rules, int domain, int type, int protocol);
 
-// Returns whether sockets of these arguments of socket(2) are rsockets in this process.
+// Returns whether sockets of these arguments of socket(2) are carried in this process.
 [[nodiscard]] bool carries(int domain, int type, int protocol);
-// Returns whether any sockets are rsockets in this process.
-[[nodiscard]] bool carries_anything();
 
-}  // namespace socket_preload
+}  // namespace carry_preload

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "socket_preload/configuration.hpp"
+#include "carry_preload/configuration.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 
-namespace socket_preload {
+namespace carry_preload {
 
 namespace {
 
@@ -111,8 +111,4 @@ bool carries(int domain, int type, int protocol) {
     return (domain == AF_INET || domain == AF_INET6) && admits(rules(), domain, type, protocol);
 }
 
-bool carries_anything() {
-    return std::ranges::any_of(rules(), [](const Rule &rule) { return rule.domain != none; });
-}
-
-}  // namespace socket_preload
+}  // namespace carry_preload

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// socket_preload/configuration: tests which sockets the lines of preload_config admit.
-#include "socket_preload/configuration.hpp"
+// carry_preload/configuration: tests which sockets the lines of preload_config admit.
+#include "carry_preload/configuration.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,9 +11,9 @@
 
 namespace {
 
-using socket_preload::admits;
-using socket_preload::default_rules;
-using socket_preload::rules_of;
+using carry_preload::admits;
+using carry_preload::default_rules;
+using carry_preload::rules_of;
 
 int warnings = 0;
 

@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# carry_hosts.sh RPMA: a connection between two hosts, each a network namespace, goes over a device when the file `peers` of both
+# has the other one's network, and otherwise stays TCP. Within a host it goes over memory.
+tests=$(realpath "$(dirname "$0")/..")
+# shellcheck source=../namespaces.bash
+. "$tests/namespaces.bash"
+within_namespaces --net --mount -- "$@"
+# shellcheck source=sockets.bash
+. "$tests/compat/sockets.bash" "$1" python3 ip
+# /etc has the files of this test in its own mount namespace.
+mkdir etc
+if ! { mount -t tmpfs tmpfs etc && mkdir etc/upper etc/work &&
+    mount -t overlay overlay -o "lowerdir=/etc,upperdir=$PWD/etc/upper,workdir=$PWD/etc/work" /etc; }; then
+    echo 'SKIPPED, nothing was tested: this kernel mounts nothing over /etc'
+    exit 77
+fi
+umount -l etc # the overlay keeps it
+mkdir -p /etc/rdma/rsocket
+rm -f /etc/rdma/rsocket/*
+
+cat >echo.py <<'END'
+import socket, sys
+listener = socket.create_server(("", int(sys.argv[1])))
+print("listens", flush=True)
+one, _ = listener.accept()
+while said := one.recv(100, socket.MSG_WAITALL):
+    one.sendall(said)
+END
+# Asks and gets the answers, as often as it is told, or until the file is there.
+cat >ask.py <<'END'
+import os, socket, sys
+one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+asked = 0
+while not os.path.exists(sys.argv[3]) and asked != int(sys.argv[4]):
+    said = (b"%d " % asked * 100)[:100]
+    one.sendall(said)
+    got = one.recv(100, socket.MSG_WAITALL)
+    assert got == said, got
+    asked += 1
+END
+# The other host is a process that stays in its namespace. "${there[@]}" COMMAND... runs there.
+unshare --net sleep infinity &
+other=$!
+background+=("$other")
+until [ "$(readlink "/proc/$other/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
+there=(nsenter --net="/proc/$other/ns/net")
+ip link add veth0 type veth peer name veth1 || { echo 'SKIPPED, nothing was tested: this kernel makes no veth pair'; exit 77; }
+ip link set veth1 netns "$other"
+ip address add 192.0.2.1/24 dev veth0
+"${there[@]}" ip address add 192.0.2.2/24 dev veth1
+for interface in lo veth0; do ip link set "$interface" up; done
+for interface in lo veth1; do "${there[@]}" ip link set "$interface" up; done
+
+# is_over: `rpma sockets` lists a connection to $port that has left TCP.
+is_over() {
+    "$rpma" sockets --json | python3 -c '
+import json, sys
+sys.exit(not any(one["link"] == "memory" and (one["peer"] or "").endswith(sys.argv[1])
+                 for one in json.load(sys.stdin)["sockets"]))' ":$port"
+}
+# talks NAME ADDRESS ASKS SERVER'S-PREFIX...: the server's prefix says on which host it is.
+talks() {
+    local name=$1 address=$2 asks=$3
+    shift 3
+    port=$((port + 1))
+    mkfifo "$name.ready"
+    "$@" "${carried_by[@]}" python3 echo.py "$port" >"$name.ready" 2>"$name.server" &
+    server=$!
+    background+=("$server")
+    read -r _ <"$name.ready"
+    "${carried_by[@]}" python3 ask.py "$address" "$port" "$name.over" "$asks" 2>"$name.client" &
+    client=$!
+    background+=("$client")
+    if [ "$asks" = -1 ]; then
+        until is_over; do
+            kill -0 $client 2>/dev/null || die "$name: the client ended: $(cat "$name.client")"
+            sleep 0.02
+        done
+        : >"$name.over"
+    fi
+    wait $client || die "$name: the client failed: $(cat "$name.client")"
+    ended "$name"
+}
+went_over() { grep -Eq 'bytes received, [1-9][0-9]* of them over memory, [0-9]+ sent, [1-9][0-9]* of them over memory' "$1"; }
+stayed() { grep -Eq ' 0 connections over memory, 1 over TCP.* [1-9][0-9]* bytes received, 0 of them' "$1"; }
+
+carried_by=(timeout 100 "$rpma" run --sockets --stats --device soft)
+# Neither is asked.
+talks unnamed 192.0.2.2 2000 "${there[@]}"
+for end in server client; do stayed "unnamed.$end" || die "a host was asked: $(cat "unnamed.$end")"; done
+
+# Both name the other one's network.
+echo '192.0.2.0/24  # both hosts' >/etc/rdma/rsocket/peers
+talks named 192.0.2.2 -1 "${there[@]}"
+for end in server client; do went_over "named.$end" || die "nothing went over the device: $(cat "named.$end")"; done
+
+# Within a host it is memory, at this host's own address too.
+talks here 192.0.2.1 -1 env
+for end in server client; do went_over "here.$end" || die "nothing went over memory: $(cat "here.$end")"; done
+
+# A device is not wanted.
+carried_by=(timeout 100 "$rpma" run --sockets --stats --device memory)
+talks unwanted 192.0.2.2 2000 "${there[@]}"
+for end in server client; do stayed "unwanted.$end" || die "a host was asked: $(cat "unwanted.$end")"; done
