@@ -306,6 +306,10 @@ void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
     }
 }
 
+void Meeting::look_soon(Socket &socket) {
+    socket.look_at_ = 0;
+}
+
 void Meeting::meet(Socket &socket, int fd) {
     const int error = errno;
     if (const TrySection section{socket.locks().meeting}; section && socket.meeting_state_ != Linked) {
@@ -321,6 +325,11 @@ void Meeting::meet(Socket &socket, int fd) {
         // The other end looks as often. While it is known to be there, each use looks.
         const std::uint64_t next = is_near ? 1 : std::max<std::uint64_t>(uses, default_first_look);
         socket.look_at_ = socket.meeting_state_ == Linked || socket.stays() ? UINT64_MAX : uses + next;
+        // The agent may have found the other end since that look.
+        if (socket.is_far_ && socket.meeting_state_ == Waiting &&
+            mirrors::device()->found(sockets.place_of(socket)) != nullptr) {
+            look_soon(socket);
+        }
     }
     errno = error;
 }

@@ -29,6 +29,8 @@ public:
 
     // The program has moved bytes. Looks for the other end when it is time.
     static void used(Socket &socket, int fd, std::uint64_t bytes);
+    // The device has found the other end of a socket.
+    static void look_soon(Socket &socket);
     // Both ends have left their link.
     static void left(Socket &socket);
     // The socket ends, or stays in TCP.

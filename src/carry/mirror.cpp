@@ -20,6 +20,7 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/network.hpp"
+#include "carry/meeting.hpp"
 #include "carry/sockets.hpp"
 
 namespace carry {
@@ -112,6 +113,10 @@ bool lost(std::uint32_t place, Mirror &mirror, bool is_last) {
     return is_settled;
 }
 
+void found(std::uint32_t place) {
+    (void)sockets.with_number(place, [](int, Socket &socket) { Meeting::look_soon(socket); });
+}
+
 // Stands beside this library, under the name that the environment gives the device.
 MirrorDevice *load(const char *name) {
     Dl_info own{};
@@ -129,7 +134,7 @@ MirrorDevice *load(const char *name) {
     // A fork calls the last one first: the device's hooks, which stop it, come behind.
     (void)pthread_atfork([] { mirrors::come_back(); }, nullptr, nullptr);
     using Begin = MirrorDevice *(const char *, const Answers *);
-    static constexpr Answers answers{.told = told, .lost = lost, .is_peer = is_peer};
+    static constexpr Answers answers{.told = told, .lost = lost, .found = found, .is_peer = is_peer};
     auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
     return begin != nullptr ? begin(name, &answers) : nullptr;
 }

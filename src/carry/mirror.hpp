@@ -90,6 +90,8 @@ struct Answers {
     // Returns whether the connection is settled. Otherwise the agent asks again, and says when it did so
     // often.
     bool (*lost)(std::uint32_t place, Mirror &mirror, bool is_last);
+    // The other end is found: the program's next use of the connection looks at it.
+    void (*found)(std::uint32_t place);
     // Returns whether a host may be asked for connections over the device, and may ask.
     bool (*is_peer)(const in6_addr &address);
 };

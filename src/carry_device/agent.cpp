@@ -816,6 +816,7 @@ private:
         }
         enter(one, One::State::Found, {});
         one.until = {};
+        answers_.found(one.place);
         return true;
     }
 

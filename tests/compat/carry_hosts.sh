@@ -52,11 +52,11 @@ ip address add 192.0.2.1/24 dev veth0
 for interface in lo veth0; do ip link set "$interface" up; done
 for interface in lo veth1; do "${there[@]}" ip link set "$interface" up; done
 
-# is_over: `rpma sockets` lists a connection to $port that has left TCP.
+# is_over: `rpma sockets` lists a connection to $port that has left TCP, perhaps for a moment.
 is_over() {
     "$rpma" sockets --json | python3 -c '
 import json, sys
-sys.exit(not any(one["link"] == "memory" and (one["peer"] or "").endswith(sys.argv[1])
+sys.exit(not any(one["memory_bytes"] and (one["peer"] or "").endswith(sys.argv[1])
                  for one in json.load(sys.stdin)["sockets"]))' ":$port"
 }
 # talks NAME ADDRESS ASKS SERVER'S-PREFIX...: the server's prefix says on which host it is.
