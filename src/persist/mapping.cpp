@@ -12,8 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "base/fd.hpp"
@@ -205,31 +203,27 @@ base::Result<bool> asked_of_kernel(const base::Fd &maps, std::uintptr_t address)
     return (query.vma_flags & query_writable) != 0;
 }
 
-// Returns whether, by the text of /proc, the area of the address may be written.
-bool is_in_writable_area(std::uintptr_t address) {
-    std::ifstream maps{"/proc/self/maps"};
-    for (std::string line; std::getline(maps, line);) {
-        std::uintptr_t begin = 0;
-        std::uintptr_t end = 0;
-        char dash = 0;
-        std::string rights;
-        std::istringstream fields{line};
-        if (fields >> std::hex >> begin >> dash >> end >> rights && begin <= address && address < end) {
-            return rights.starts_with("rw") || rights.starts_with("-w");
-        }
-    }
-    return false;
+constexpr const char *areas_of_process = "/proc/thread-self/maps";  // see mappings_of()
+
+// Returns whether this holds for an area of this memory, by the text of /proc.
+bool any_area(std::uintptr_t address, std::size_t length, bool (*holds)(const Area &)) {
+    const auto text = contents_of(areas_of_process);
+    return text && std::ranges::any_of(areas_in(*text, address, address + length), holds);
 }
 
 }  // namespace
 
 bool is_of_file(std::uintptr_t address, std::size_t length) {
-    const base::Fd maps{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
-    AreaQuery query{.query_flags = query_this_or_next | query_of_file, .query_addr = address};
-    if (!maps || ioctl(maps.get(), procmap_query, &query) != 0) {
-        return errno != ENOENT;  // there is no such area
+    const base::Fd maps{::open(areas_of_process, O_RDONLY | O_CLOEXEC)};
+    if (!maps) {
+        return true;
     }
-    return query.vma_start < address + length;
+    AreaQuery query{.query_flags = query_this_or_next | query_of_file, .query_addr = address};
+    if (ioctl(maps.get(), procmap_query, &query) == 0) {
+        return query.vma_start < address + length;
+    }
+    return errno != ENOENT &&  // there is such an area
+           any_area(address, length, [](const Area &area) { return area.file.inode != 0; });
 }
 
 // The page is written only where an older kernel leaves no quicker way. A first write to one page of a file
@@ -238,14 +232,14 @@ bool is_of_file(std::uintptr_t address, std::size_t length) {
 // of devices; then the text of /proc decides.
 bool is_writable(std::uintptr_t address, std::size_t length) {
     const auto page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    const base::Fd maps{::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
+    const base::Fd maps{::open(areas_of_process, O_RDONLY | O_CLOEXEC)};
     const auto may_write = [&](std::uintptr_t byte) {
         if (const auto answer = asked_of_kernel(maps, byte)) {
             return *answer;
         }
         return madvise(reinterpret_cast<void *>(byte - byte % page_size), page_size, MADV_POPULATE_WRITE) ==
                    0 ||
-               is_in_writable_area(byte);
+               any_area(byte, 1, [](const Area &area) { return area.stores; });
     };
     return may_write(address) && may_write(address + length - 1);
 }

@@ -47,8 +47,8 @@ struct Mapping {
 [[nodiscard]] bool is_mapped(std::uintptr_t address, std::size_t length);
 
 // Returns whether a part of mapped memory is a file's, so that a page fault there may wait for storage.
-// Returns true where the kernel does not tell it quickly (before Linux 6.11). Takes microseconds. Any thread
-// may call it.
+// Returns true where /proc does not tell it. Takes microseconds, and before Linux 6.11 one more for each area
+// of the process. Any thread may call it.
 [[nodiscard]] bool is_of_file(std::uintptr_t address, std::size_t length);
 
 // Returns whether the first and the last page of mapped memory may be written. From Linux 6.11 on it only

@@ -209,6 +209,7 @@ bool Engine::look_at_held(Turn &turn) {
     std::shared_ptr<Group> group;  // is destroyed without the lock
     std::size_t kept = 0;
     const base::Lock lock{state.mutex};
+    end_turn(turn);
     while (!turn.lost && kept < state.held.size()) {
         Known &known = state.groups.at(state.held[kept]);
         auto next = known.claimed ? nullptr : known.group.lock();
@@ -268,6 +269,10 @@ int Engine::tick(base::Clock::time_point now, Turn &turn) {
     bool fast = false;
     std::uint64_t key = State::wake_key;
     const base::Lock lock{state.mutex};
+    end_turn(turn);
+    if (turn.lost) {
+        return -1;
+    }
     state.tick_ms = -1;  // a group that wants ticks from here on wakes the thread again
     // Each group is taken out first, so that a group that wants ticks again meanwhile is not lost.
     while (!turn.lost) {
@@ -414,8 +419,8 @@ void Engine::run() {
             const base::Unlock unlocked{state.mutex};
             serve(turn);
         }
-        if (turn.lost && !comes_back()) {
-            break;
+        if (turn.lost) {
+            comes_back();
         }
     }
     state.ended.notify_all();
@@ -448,9 +453,14 @@ void Engine::serve(Turn &turn) {
         last_work = served.work ? now : last_work;
         spinning = now - last_work < engine_spins;
         if (served.woken) {
-            (void)base::take_event(state.wake.get());
             const base::Lock lock{state.mutex};
+            end_turn(turn);
+            if (turn.lost) {
+                return;
+            }
+            (void)base::take_event(state.wake.get());
             timeout_ms = state.tick_ms;  // a group may want ticks since the thread fell asleep
+            more = !state.reported.empty();
         }
         if (served.woken || looks_again) {
             looks_again = look_at_held(turn);
@@ -469,6 +479,7 @@ void Engine::serve(Turn &turn) {
             end_turn(turn);
             if (!turn.lost && state.is_over()) {
                 base::set_shared(thread_, 0);
+                base::set_shared(lasting_, 0);
                 state.standby_wake.notify_all();
                 return;
             }

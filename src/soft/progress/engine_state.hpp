@@ -17,7 +17,7 @@
 
 namespace soft {
 
-// A group that the engine knows. At most one thread at a time serves it for the engine: that has claimed it.
+// A group that the engine knows. At most one thread at a time serves it for the engine, which has claimed it.
 // A thread that finds it claimed leaves it, with a note, to the one that has.
 struct Engine::Known {
     std::uint64_t key;
@@ -74,10 +74,12 @@ struct Engine::State {
 
     // A thread of the engine may have to wait for memory, so there is a standby. It stays so.
     std::atomic<bool> watched{false};
-    // Is odd while the engine sleeps, and another number after each of its turns. Only the engine changes it.
+    // Is odd while the engine sleeps, and another number after each of its turns. The engine changes it, and
+    // who becomes the engine.
     std::atomic<std::uint64_t> turn{0};
     base::Condition standby_wake;
-    std::atomic<bool> standby_rests{false};  // until the engine wakes; changed with the lock
+    std::atomic<bool> standby_rests{
+        false};  // the standby sleeps until the engine wakes; changed with the lock
 };
 
 // The engine's turns, as long as its thread is the engine.

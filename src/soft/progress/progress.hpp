@@ -199,15 +199,15 @@ private:
 };
 
 // The background thread, and its standby. They start with the first group, and end with the last or with the
-// process. After a
-// fork the child has an engine of its own, without groups, because the inherited groups are its parent's.
+// process. After a fork the child has an engine of its own, without groups, because the inherited groups are
+// its parent's.
 class Engine {
 public:
     static Engine &instance();
 
-    // The number of the engine's thread, gettid(2); 0 while there is none. There is one as long as there are
-    // groups.
-    [[nodiscard]] const std::atomic<pid_t> &thread() const { return thread_; }
+    // The number, gettid(2), of a thread of the engine that lasts as long as there are groups; 0 while there
+    // is none. A peer on this host finds by it whether the process is still there.
+    [[nodiscard]] const std::atomic<pid_t> &thread() const { return lasting_; }
 
     // Has an idle poller serve the engine's groups, while the engine's thread sleeps. `last` is the time of
     // this poller's last assist, because a poller that comes seldom is no help.
@@ -266,7 +266,8 @@ private:
     void stand_by();
     void rest(std::uint64_t turn);
     [[nodiscard]] bool take_over(std::uint64_t turn);
-    [[nodiscard]] bool comes_back();
+    void comes_back();
+    [[nodiscard]] bool is_surplus() const;
     void end_turn(Turn &turn);
     void begin_sleep(Turn &turn);
     void end_sleep(Turn &turn);
@@ -276,8 +277,9 @@ private:
     static const base::ForkHook renews_after_forks;
 
     std::unique_ptr<State> state_;
-    std::atomic<pid_t> thread_{0};
-    Engine *parents_ = nullptr;  // the engine of the process that forked this one
+    std::atomic<pid_t> thread_{0};   // the engine's thread, gettid(2); 0 while there is none
+    std::atomic<pid_t> lasting_{0};  // the first one of these
+    Engine *parents_ = nullptr;      // the engine of the process that forked this one
 };
 
 }  // namespace soft

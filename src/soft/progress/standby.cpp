@@ -5,8 +5,9 @@
 // or does not answer. No system call tells that before, so the standby looks whether the engine has ended a
 // turn since the last look. If it has not, and does not sleep, the standby is the engine from then on, and
 // starts the next standby. The other thread keeps the claim and the lock of that one group. When it comes
-// back it becomes the standby, if there is none, or ends. So there are two threads more than groups in which
-// a thread waits.
+// back it becomes the standby, if there is none, or ends; the first thread always becomes the standby, and
+// another one ends for it, because peers on this host know its number. So there are two threads more than
+// groups in which a thread waits.
 //
 // Nothing depends on the guess. An engine that was slow, or did not run, finds at the end of its turn that
 // another thread is the engine, and what it has taken from the epoll set is in State::reported for that one.
@@ -77,9 +78,12 @@ void Engine::watch() {
 bool Engine::becomes_engine() {
     State &state = *state_;
     state.mutex.assert_held();
-    while (!state.is_over()) {
+    while (!state.is_over() && !is_surplus()) {
         if (thread_.load(std::memory_order_relaxed) == 0) {
             base::set_shared(thread_, gettid());
+            if (lasting_.load(std::memory_order_relaxed) == 0) {
+                base::set_shared(lasting_, gettid());
+            }
             state.turn.fetch_add(2 - state.turn.load(std::memory_order_relaxed) % 2);
         }
         if (thread_.load(std::memory_order_relaxed) == gettid()) {
@@ -91,13 +95,19 @@ bool Engine::becomes_engine() {
     return false;
 }
 
+// Returns whether there are more threads than are needed, of which this one need not last.
+bool Engine::is_surplus() const {
+    state_->mutex.assert_held();
+    return state_->ready > threads_needed() && lasting_.load(std::memory_order_relaxed) != gettid();
+}
+
 // Returns when this thread has taken over, or there is no engine, or nothing more to do.
 void Engine::stand_by() {
     State &state = *state_;
     state.mutex.assert_held();
     auto seen = state.turn.load();
     auto look_at = base::Clock::now() + standby_look;
-    while (!state.is_over() && thread_.load(std::memory_order_relaxed) != 0) {
+    while (!state.is_over() && !is_surplus() && thread_.load(std::memory_order_relaxed) != 0) {
         if (state.standby_wake.wait_until(state.mutex, look_at)) {
             continue;
         }
@@ -119,7 +129,8 @@ void Engine::rest(std::uint64_t turn) {
     State &state = *state_;
     state.mutex.assert_held();
     state.standby_rests.store(true);
-    while (state.turn.load() == turn && thread_.load(std::memory_order_relaxed) != 0 && !state.is_over()) {
+    while (state.turn.load() == turn && thread_.load(std::memory_order_relaxed) != 0 && !state.is_over() &&
+           !is_surplus()) {
         state.standby_wake.wait(state.mutex);
     }
     base::set_shared(state.standby_rests, false);
@@ -137,15 +148,12 @@ bool Engine::take_over(std::uint64_t turn) {
     return true;
 }
 
-// Is called when a thread has lost its turn. Returns whether it is needed as the standby.
-bool Engine::comes_back() {
+// Is called when a thread has lost its turn.
+void Engine::comes_back() {
     State &state = *state_;
     state.mutex.assert_held();
-    if (state.ready >= threads_needed()) {
-        return false;
-    }
     ++state.ready;
-    return true;
+    state.standby_wake.notify_all();  // one ends if there are too many now
 }
 
 // Finds out whether this thread is still the engine, and tells the standby that it goes on.

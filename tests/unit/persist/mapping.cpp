@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/fd.hpp"
 #include "memory.hpp"
 #include "persist/proc_text.hpp"
 
@@ -309,6 +310,24 @@ void a_question_whether_memory_is_writable_writes_nothing(void **) {
     assert_int_equal(munmap(pages, 2 * page), 0);
 }
 
+// The page in the middle of three is a file's.
+void knows_which_memory_is_of_a_file(void **) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    void *const pages = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(pages, MAP_FAILED);
+    const base::Fd file{memfd_create("page", MFD_CLOEXEC)};
+    assert_int_equal(ftruncate(file.get(), static_cast<off_t>(page)), 0);
+    void *const middle = static_cast<std::byte *>(pages) + page;
+    assert_ptr_equal(mmap(middle, page, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0), middle);
+    const auto begin = reinterpret_cast<std::uintptr_t>(pages);
+    assert_false(persist::is_of_file(begin, page));
+    assert_true(persist::is_of_file(begin, page + 1));
+    assert_true(persist::is_of_file(begin + page, 1));
+    assert_true(persist::is_of_file(begin + 2 * page - 1, 2));
+    assert_false(persist::is_of_file(begin + 2 * page, page));
+    assert_int_equal(munmap(pages, 3 * page), 0);
+}
+
 }  // namespace
 
 int main() {
@@ -322,6 +341,7 @@ int main() {
                                 cmocka_unit_test(real_files),
                                 cmocka_unit_test(real_file_for_reading),
                                 cmocka_unit_test(real_neighbours),
+                                cmocka_unit_test(knows_which_memory_is_of_a_file),
                                 cmocka_unit_test(memory_that_may_only_be_read_is_not_writable),
                                 cmocka_unit_test(a_question_whether_memory_is_writable_writes_nothing)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
