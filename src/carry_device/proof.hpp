@@ -36,8 +36,8 @@ struct Lengths {
 // The two hosts have other cookies of their network namespaces, so these are no part of the name.
 [[nodiscard]] inline std::uint64_t name_of(const carry::Connection &connection) {
     std::uint64_t hash = 1;
-    std::uint64_t words[sizeof(connection.ends) / (sizeof(std::uint64_t))];
-    std::memcpy(words, connection.ends, sizeof(connection.ends));
+    std::array<std::uint64_t, sizeof(connection.ends) / 8> words;
+    std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
     for (const std::uint64_t word : words) {
         hash = mixed(hash ^ word);
     }

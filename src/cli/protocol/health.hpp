@@ -41,8 +41,10 @@ struct Committing {
 struct Following {
     std::string leader;
     std::uint64_t contents = 0;
-    std::uint64_t bytes = 0;                    // of these contents
-    std::optional<std::uint64_t> seconds = {};  // since the leader told it; none when it has not yet
+    std::uint64_t bytes = 0;  // of these contents
+    // Since the leader told it; none when it has not yet.
+    std::optional<std::uint64_t>
+        seconds{};  // NOLINT(readability-redundant-member-init): g++ wants one where it is left out
     // To the server that follows none; 0 as long as that is unknown, or when the server is an older one.
     std::uint64_t hops = 0;
 };

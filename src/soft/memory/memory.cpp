@@ -67,7 +67,7 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
     }
     region.lkey = region.rkey = take_slot(region);
     ++used_;
-    region.registration = changes_.fetch_add(1, std::memory_order_release) + 1;
+    region.registration = all_changes.fetch_add(1, std::memory_order_release) + 1;
     slot(region.lkey)->key.store(region.lkey, std::memory_order_seq_cst);
     return {};
 }
@@ -75,7 +75,7 @@ base::Result<void> Memory::insert(MemoryRegion &region) {
 void Memory::open(MemoryRegion &region, std::uint32_t key) {
     const base::Lock lock{mutex};
     region.lkey = region.rkey = key;
-    region.registration = changes_.fetch_add(1, std::memory_order_release) + 1;
+    region.registration = all_changes.fetch_add(1, std::memory_order_release) + 1;
     slot(key)->key.store(key, std::memory_order_seq_cst);
 }
 
@@ -90,7 +90,7 @@ void Memory::change_key(MemoryRegion &region) {
 // this thread sees that thread as a user.
 void Memory::shut(const MemoryRegion &region) const {
     slot(region.lkey)->key.store(0, std::memory_order_seq_cst);
-    changes_.fetch_add(1, std::memory_order_release);
+    all_changes.fetch_add(1, std::memory_order_release);
 }
 
 void Memory::close(const MemoryRegion &region) const {
@@ -111,7 +111,7 @@ void Memory::erase(const MemoryRegion &region) {
 
 void Memory::take_lock(std::uint64_t &seen) {
     const base::Lock lock{mutex};
-    seen = changes_.load(std::memory_order_relaxed);
+    seen = all_changes.load(std::memory_order_relaxed);
 }
 
 // The threads that held pins exist only in the parent.
@@ -128,7 +128,7 @@ void Memory::after_fork_in_child() {
 }
 
 constinit base::LastingMutex Memory::mutex;
-constinit std::atomic<std::uint64_t> Memory::changes_{0};
+constinit std::atomic<std::uint64_t> Memory::all_changes{0};
 
 const Memory::Held Memory::held_while_forking{base::ForkLevel::SoftMemory};
 

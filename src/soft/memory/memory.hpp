@@ -148,13 +148,13 @@ public:
     [[nodiscard]] std::optional<Pin> pin_window(const Asker &by, std::uint32_t key) const;
 
     // Returns a number that is another one as soon as a key begins or ceases to name a region.
-    [[nodiscard]] static std::uint64_t changes() { return changes_.load(std::memory_order_acquire); }
+    [[nodiscard]] static std::uint64_t changes() { return all_changes.load(std::memory_order_acquire); }
 
     // Is called for the peer of a connection, to which `seen` belongs. Takes insert()'s lock when keys have
     // changed since the last call. The key already orders a registration before each access, but
     // Valgrind's race detectors see that order only by the lock.
     void see_registrations(std::uint64_t &seen) {
-        if (changes_.load(std::memory_order_relaxed) != seen) {
+        if (all_changes.load(std::memory_order_relaxed) != seen) {
             take_lock(seen);
         }
     }
@@ -180,7 +180,7 @@ private:
     static const Held held_while_forking;
     KeySource keys_ GUARDED_BY(mutex);
     int used_ GUARDED_BY(mutex) = 0;
-    static std::atomic<std::uint64_t> changes_;
+    static std::atomic<std::uint64_t> all_changes;
     std::atomic<Pin::Slot *> chunks_[chunks] = {};
 };
 

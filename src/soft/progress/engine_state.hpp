@@ -89,7 +89,8 @@ struct Engine::Turn {
     bool lost = false;     // another thread has taken over
     // The number of assists that it knows, and since when.
     unsigned known_assists = 0;
-    base::Clock::time_point assisted_at{};
+    base::Clock::time_point
+        assisted_at{};  // NOLINT(readability-redundant-member-init): g++ wants one where it is left out
 };
 
 }  // namespace soft
