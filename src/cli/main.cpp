@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/main: the `rpma` command.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -261,7 +263,18 @@ Exit run(const Words &words, bool json) {
 
 }  // namespace
 
+// A descriptor of standard input, output or error that is closed would be that of the next file, and what is
+// printed would go into it. It is opened for reading, so that writing to it fails as before.
+static void hold_standard_descriptors() {
+    for (int fd = 0; fd <= 2; ++fd) {
+        if (fcntl(fd, F_GETFD) == -1) {
+            (void)open("/dev/null", O_RDONLY);  // takes the lowest number that is free
+        }
+    }
+}
+
 int main(int argc, char **argv) {
+    hold_standard_descriptors();
     // A reader that closes our output must not end a server.
     std::signal(SIGPIPE, SIG_IGN);
     // A file that may not grow so large is a failure of one transfer (EFBIG), and must not end a server

@@ -490,3 +490,25 @@ start_server store
 push first
 pulled first
 stop_server
+
+# A server whose storage does not answer ends all the same, and loses nothing.
+export RPMA_TEST_SLOW_FILE=$work/slow_file
+start_server store
+unset RPMA_TEST_SLOW_FILE
+mkfifo slow_file
+"$rpma" push --timeout 300 second "$address" >pusher.out 2>pusher.err &
+pusher=$!
+helpers+=($pusher)
+exec {disk}>slow_file
+kill -TERM "$server"
+code=0
+wait "$server" || code=$?
+server=
+[ $code -eq 1 ] || die "a server whose storage hangs ended with $code"
+grep -q 'storage has not answered for 10 seconds: the server ends without it' server.err || die "expected the reason"
+rm slow_file
+exec {disk}>&-
+wait $pusher && die "a push that nobody committed" || true
+start_server store
+pulled first
+stop_server

@@ -16,16 +16,19 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/condition.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/tls.hpp"
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
+#include "cli/perf/tcp_answers.hpp"
 #include "cli/report.hpp"
 #include "cli/serve/follower.hpp"
 #include "cli/serve/listen_addresses.hpp"
@@ -163,7 +166,8 @@ public:
     Writers() = default;
     Writers(const Writers &) = delete;
     Writers &operator=(const Writers &) = delete;
-    ~Writers() {
+    ~Writers() { end(); }
+    void end() {
         constexpr auto longest = std::chrono::seconds{2};
         const auto deadline = base::Clock::now() + longest;
         for (Outlet *const outlet : begun_) {
@@ -190,6 +194,52 @@ public:
 
 private:
     std::vector<Outlet *> begun_;
+};
+
+// Bounds the end of the server, which waits for what storage has begun. When storage does not answer, the
+// process ends as in a crash, which loses nothing that was committed.
+class LongestEnd {
+public:
+    explicit LongestEnd(Writers &writers) : writers_{writers} {}
+    LongestEnd(const LongestEnd &) = delete;
+    LongestEnd &operator=(const LongestEnd &) = delete;
+    ~LongestEnd() {
+        if (thread_.joinable()) {
+            {
+                const base::Lock lock{mutex_};
+                is_over_ = true;
+                changed_.notify_all();
+            }
+            thread_.join();
+        }
+    }
+    // The time begins.
+    void begin() {
+        if (auto thread = start_thread([this] { run(); })) {
+            thread_ = *std::move(thread);
+        }
+    }
+
+private:
+    void run() {
+        constexpr auto longest = std::chrono::seconds{10};
+        const auto deadline = base::Clock::now() + longest;
+        const base::Lock lock{mutex_};
+        while (!is_over_ && changed_.wait_until(mutex_, deadline)) {
+        }
+        if (!is_over_) {
+            BASE_LOG(Error, "storage has not answered for %lld seconds: the server ends without it",
+                     static_cast<long long>(longest.count()));
+            writers_.end();
+            std::_Exit(EXIT_FAILURE);
+        }
+    }
+
+    Writers &writers_;
+    base::Mutex mutex_;
+    base::Condition changed_;
+    bool is_over_ GUARDED_BY(mutex_) = false;
+    std::thread thread_;
 };
 
 // Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves. An
@@ -310,6 +360,7 @@ Outcome<> serve(const ServeOptions &options) {
     const base::Fd signals = TRY(open_signals());
     Writers writers;
     TRY(writers.begin(options.json));
+    LongestEnd longest_end{writers};
     auto places = TRY(open_places(options));
     StoreOptions wanted{
         .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
@@ -353,6 +404,7 @@ Outcome<> serve(const ServeOptions &options) {
         }));
     }
     const auto served = server.run(signals.get());
+    longest_end.begin();
     if (follower) {
         follower->stop();
     }

@@ -165,6 +165,22 @@ void Engine::State::tick_every(int ms) {
     }
 }
 
+void Engine::State::report(Known &known) {
+    if (!std::exchange(known.reported, true)) {
+        const auto first =
+            known.is_slow ? reported.begin()
+                          : std::ranges::find_if(reported, [](const Known *one) { return !one->is_slow; });
+        reported.insert(first, &known);
+    }
+}
+
+Engine::Known &Engine::State::next_reported() {
+    Known &known = *reported.back();
+    reported.pop_back();
+    known.reported = false;
+    return known;
+}
+
 void Engine::State::release(Known &known) {
     known.claimed = false;
     const bool reported_again = std::exchange(known.reported_again, false);
@@ -335,9 +351,7 @@ Engine::Served Engine::serve_ready(int timeout_ms, Turn *turn) {
         end_turn(*turn);
     }
     while (!state.reported.empty() && (turn == nullptr || !turn->lost)) {
-        Known &known = *state.reported.back();
-        state.reported.pop_back();
-        known.reported = false;
+        Known &known = state.next_reported();
         known.reported_again = known.claimed;
         auto next = known.claimed ? nullptr : known.group.lock();
         if (!next) {
@@ -350,10 +364,11 @@ Engine::Served Engine::serve_ready(int timeout_ms, Turn *turn) {
             group->serve_for_engine();
         }
         served.work = true;
-        state.release(known);
         if (turn != nullptr) {
             end_turn(*turn);
+            known.is_slow = known.is_slow || turn->lost;
         }
+        state.release(known);
     }
     if (turn != nullptr && turn->lost && !state.reported.empty()) {
         base::raise_event(state.wake.get());

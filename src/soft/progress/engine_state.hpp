@@ -25,6 +25,7 @@ struct Engine::Known {
     bool claimed = false;
     bool reported = false;        // it is in State::reported
     bool reported_again = false;  // while it was claimed
+    bool is_slow = false;         // a thread has lost its turn in it
     bool held_again = false;      // the same for State::held
 };
 
@@ -38,8 +39,8 @@ struct Engine::State {
     base::Fd epoll;
     base::Fd wake;
     std::unordered_map<std::uint64_t, Known> groups GUARDED_BY(mutex);
-    // The groups that the epoll set has reported, and that no thread has begun to serve; there is room for
-    // all. Those of a thread that waits for memory are here for the next engine.
+    // The groups that the epoll set has reported, and that no thread has begun to serve, the last one next;
+    // there is room for all. Those of a thread that waits for memory are here for the next engine.
     std::vector<Known *> reported GUARDED_BY(mutex);
     TickedGroups ticked_groups GUARDED_BY(mutex);
     // The keys of the groups whose sources hold bytes back, or did lately; there is room for all groups.
@@ -62,11 +63,10 @@ struct Engine::State {
 
     [[nodiscard]] bool is_over() const REQUIRES(mutex) { return groups.empty() || ending; }
     // Notes that the epoll set has reported the group.
-    void report(Known &known) REQUIRES(mutex) {
-        if (!std::exchange(known.reported, true)) {
-            reported.push_back(&known);
-        }
-    }
+    void report(Known &known) REQUIRES(mutex);
+    // Returns the next one of them, which has been reported first. Those in which a thread has lost its turn
+    // come after all others: each of them may take a turn again, and the others wait for one.
+    [[nodiscard]] Known &next_reported() REQUIRES(mutex);
     // Gives up a claim. What came meanwhile is left to the engine.
     void release(Known &known) REQUIRES(mutex);
     // Has the engine tick so often at least.

@@ -60,6 +60,7 @@ public:
     void progress() override {
         char byte = 0;
         if (read(socket_.get(), &byte, 1) == 1) {
+            stuck_before = all_stuck.load();
             if (!waits_at_deadline_) {
                 wait();
             }
@@ -79,14 +80,24 @@ public:
         may_end_ = true;
         may_end_.notify_all();
     }
+    void wait_again() {
+        is_stuck = false;
+        may_end_ = false;
+    }
     [[nodiscard]] soft::Group &group() { return *group_; }
 
+    static std::atomic<unsigned> all_stuck;  // how often any has got stuck
+
     std::atomic<bool> is_stuck{false};
+    std::atomic<unsigned> stuck_before{0};  // all_stuck at its last turn
     std::atomic<unsigned> served{0};
     std::atomic<unsigned> expired{0};
 
 private:
     void wait() {
+        if (!may_end_) {
+            ++all_stuck;
+        }
         is_stuck = true;
         may_end_.wait(false);
     }
@@ -97,6 +108,8 @@ private:
     base::Fd far_;
     std::shared_ptr<soft::Group> group_;
 };
+
+std::atomic<unsigned> Stuck::all_stuck{0};
 
 void hear(Listener &listener, unsigned bytes) {
     for (unsigned i = 0; i < bytes; ++i) {
@@ -149,6 +162,34 @@ void as_many_as_there_are(void **) {
         until([&] { return stuck.served == 2; });
     }
     hear(listener, 100);
+}
+
+// Each of those that have been stuck may take a thread's turn again. Another group that comes before them
+// waits for none of them.
+void groups_that_have_been_stuck_come_last(void **) {
+    Stuck other;
+    other.let_go();
+    std::deque<Stuck> all(20);
+    for (int round = 0; round < 5; ++round) {
+        for (Stuck &stuck : all) {
+            stuck.wait_again();
+        }
+        const unsigned before = Stuck::all_stuck;
+        other.speak();
+        for (Stuck &stuck : all) {
+            stuck.speak();
+        }
+        until([&] { return Stuck::all_stuck == before + all.size(); });
+        if (round != 0) {  // they have not been stuck before
+            assert_int_equal(other.stuck_before, before);
+        }
+        for (Stuck &stuck : all) {
+            stuck.let_go();
+        }
+        for (const Stuck &stuck : all) {
+            until([&] { return stuck.served == static_cast<unsigned>(round) + 1; });
+        }
+    }
 }
 
 void what_comes_for_a_group_meanwhile_has_its_turn(void **) {
@@ -251,6 +292,7 @@ int main() {
         cmocka_unit_test(the_others_go_on),
         cmocka_unit_test(the_events_that_the_thread_had_taken_are_served),
         cmocka_unit_test(as_many_as_there_are),
+        cmocka_unit_test(groups_that_have_been_stuck_come_last),
         cmocka_unit_test(what_comes_for_a_group_meanwhile_has_its_turn),
         cmocka_unit_test(a_source_that_holds_bytes_back_has_its_turn),
         cmocka_unit_test(deadlines_of_others_pass),
