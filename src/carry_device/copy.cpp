@@ -297,6 +297,13 @@ bool Copy::may_tell() const {
     return spare_ != nullptr || told_ - link_->directions[side_].heard.load() < most;
 }
 
+// Both ends write the state: the maker of the link opens it after the other end has joined. A maker that uses
+// a spare has seen that, but the other end may not know yet that the link is open. If it said once more that
+// it has joined, the maker's copy would go back.
+bool Copy::says_state() const {
+    return spare_ == nullptr || link_->maker == side_;
+}
+
 bool Copy::settles_turn() {
     for (;;) {
         {
@@ -523,6 +530,9 @@ void Copy::push_all() {
     const std::atomic<std::uint32_t> *const words[] = {&link_->state, &link_->leaves[side_],
                                                        &link_->closed[side_], &link_->ends[side_]};
     for (std::size_t i = 0; i < now.words.size(); ++i) {
+        if (words[i] == &link_->state && !says_state()) {
+            continue;
+        }
         now.words[i] = words[i]->load();
         if (is_all || now.words[i] != pushed_.words[i]) {
             batch.write(words[i], &now.words[i], sizeof(now.words[i]));

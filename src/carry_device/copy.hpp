@@ -124,6 +124,7 @@ private:
     void collect();
     [[nodiscard]] bool has_room() const;
     [[nodiscard]] bool may_tell() const;
+    [[nodiscard]] bool says_state() const;
     void wait_for_peer() const;
     void wake_agent() const;
 
