@@ -365,13 +365,17 @@ private:
         if (!one.copy->has_lost_device() || one.copy->is_lost() || one.copy->has_spare()) {
             return;
         }
-        const bool is_used = one.state == One::State::Taken || one.state == One::State::Retires;
         if (one.copy->conn() != nullptr) {
             leave_device(one);
         }
-        if (!is_used || one.copy->link().closed[1 - one.connection.side] != 0) {
-            one.copy->loses();
-            return;
+        {
+            // A program that takes the link after this puts nothing into it.
+            const std::lock_guard lock{mutex_};
+            const bool is_used = one.state == One::State::Taken || one.state == One::State::Retires;
+            if (!is_used || one.copy->link().closed[1 - one.connection.side] != 0) {
+                one.copy->loses();
+                return;
+            }
         }
         switch (one.attempt.advance(events_, one.connection, one.name, one.copy->peers_spare())) {
             case Attempt::Result::Goes:
