@@ -204,7 +204,7 @@ void a_look_of_a_push_waits_for_the_releases_of_its_name(void **) {
         storage.submit(std::move(job));
     }
     pollfd done{.fd = storage.fd(), .events = POLLIN, .revents = 0};
-    for (const std::uint64_t client : {3, 2}) {
+    for (const std::uint64_t client : {std::uint64_t{3}, std::uint64_t{2}}) {
         assert_int_equal(poll(&done, 1, 60'000), 1);
         const auto jobs = storage.take_done();
         assert_int_equal(jobs.size(), 1);
