@@ -16,7 +16,7 @@ namespace soft {
     access_ = region.access;
     iova_ = region.iova;
     length_ = region.length;
-    begin_ = region.at(region.iova);
+    begin_ = reinterpret_cast<std::uintptr_t>(region.at(region.iova));
     return region.at(sge.addr);
 }
 

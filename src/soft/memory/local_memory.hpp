@@ -28,7 +28,8 @@ public:
         const std::uint64_t offset = sge.addr - iova_;
         if (sge.lkey == key_ && Memory::changes() == changes_ && (rights & ~access_) == 0 &&
             offset <= length_ && sge.length <= length_ - offset) [[likely]] {
-            return begin_ + offset;
+            // NOLINTNEXTLINE(performance-no-int-to-ptr): a region of the whole address space begins at 0.
+            return reinterpret_cast<std::byte *>(begin_ + offset);
         }
         return look_up(sge, rights);
     }
@@ -43,7 +44,7 @@ private:
     unsigned access_ = 0;
     std::uint64_t iova_ = 0;
     std::uint64_t length_ = 0;
-    std::byte *begin_ = nullptr;
+    std::uintptr_t begin_ = 0;
 };
 
 }  // namespace soft
