@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -218,6 +219,23 @@ bool Engine::tell_held(Group &group) {
     return true;
 }
 
+// Claims a group, and serves it without the lock. An assistant has no turn.
+template <typename Serve>
+void Engine::with_claim(Known &known, Turn *turn, const Serve &serve) {
+    State &state = *state_;
+    state.mutex.assert_held();
+    known.claimed = true;
+    {
+        const base::Unlock unlocked{state.mutex};
+        serve();
+    }
+    if (turn != nullptr) {
+        end_turn(*turn);
+        known.is_slow = known.is_slow || turn->lost;
+    }
+    state.release(known);
+}
+
 // Has the groups send what their sources hold back. Returns whether it has to look again after a nap: the
 // programs that posted much since the last look will post more, and need not wake the thread again.
 bool Engine::look_at_held(Turn &turn) {
@@ -237,14 +255,10 @@ bool Engine::look_at_held(Turn &turn) {
             ++kept;
         }
         if (next) {
-            known.claimed = true;
-            {
-                const base::Unlock unlocked{state.mutex};
+            with_claim(known, &turn, [&] {
                 group = std::move(next);
                 group->serve_held(last_time);
-            }
-            state.release(known);
-            end_turn(turn);
+            });
         }
     }
     return kept != 0;
@@ -296,16 +310,11 @@ int Engine::tick(base::Clock::time_point now, Turn &turn) {
         if (!next) {
             break;
         }
-        Known &known = state.groups.at(key);
-        known.claimed = true;
         Ticks wanted = Ticks::None;
-        {
-            const base::Unlock unlocked{state.mutex};
+        with_claim(state.groups.at(key), &turn, [&] {
             group = std::move(next);
             wanted = group->tick(now);
-        }
-        state.release(known);
-        end_turn(turn);
+        });
         if (wanted != Ticks::None) {
             state.ticked_groups.insert(std::move(group->tick_node_));
             if (turn.lost) {
@@ -357,18 +366,11 @@ Engine::Served Engine::serve_ready(int timeout_ms, Turn *turn) {
         if (!next) {
             continue;
         }
-        known.claimed = true;
-        {
-            const base::Unlock unlocked{state.mutex};
+        with_claim(known, turn, [&] {
             group = std::move(next);
             group->serve_for_engine();
-        }
+        });
         served.work = true;
-        if (turn != nullptr) {
-            end_turn(*turn);
-            known.is_slow = known.is_slow || turn->lost;
-        }
-        state.release(known);
     }
     if (turn != nullptr && turn->lost && !state.reported.empty()) {
         base::raise_event(state.wake.get());

@@ -25,8 +25,8 @@ struct Engine::Known {
     bool claimed = false;
     bool reported = false;        // it is in State::reported
     bool reported_again = false;  // while it was claimed
-    bool is_slow = false;         // a thread has lost its turn in it
     bool held_again = false;      // the same for State::held
+    bool is_slow = false;         // a thread has lost its turn in it
 };
 
 struct Engine::State {

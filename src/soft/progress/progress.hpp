@@ -244,6 +244,8 @@ private:
     [[nodiscard]] bool tell_held(Group &group);
     struct Known;
     struct Turn;
+    template <typename Serve>
+    void with_claim(Known &known, Turn *turn, const Serve &serve);
     [[nodiscard]] bool look_at_held(Turn &turn);
     void nap();
     void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);

@@ -14,16 +14,16 @@
 //
 // The standby costs nothing while the engine sleeps. It rests then, until the engine wakes it: once in two
 // looks at most, because it rests only when the engine has slept from one look to the next.
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "base/error_text.hpp"
 #include "base/event.hpp"
 #include "base/log.hpp"
 #include "base/shared_value.hpp"
 #include "base/signals.hpp"
 #include "soft/progress/engine_state.hpp"
-
-#include <unistd.h>
-
-#include <cerrno>
 
 namespace soft {
 
