@@ -30,16 +30,6 @@ for one in json.load(sys.stdin)["contents"]:
     print(one["name"], one["sequence"], one["time"], one["bytes"], one["checksum"], one["host"], one["label"], one["tag"])'; }
 # is_current: the follower has all that its leader lists
 is_current() { listed "$leader_address" >theirs && listed "$address" >ours && cmp -s theirs ours; }
-# told TEXT: the status says so
-told() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
-# metric NAME: its value
-metric() {
-    local http
-    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
-    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
-    sed -n "s/^$1 \([0-9.e+]*\).*/\1/p" <&"$http"
-    exec {http}>&-
-}
 
 # A follower takes the newest contents of each name, as many as it keeps, with their notes, and then those that come.
 for i in 1 2 3 4; do
@@ -90,7 +80,7 @@ refused_with 6 'this server follows' "$rpma" pull "$address/tagged" "$leader_add
 
 # The leader is killed: what there is is served, and the status says that nothing new comes. It is back: all is taken.
 end_leader KILL
-until told "refused: no server of a store is there"; do :; done
+until status_says "refused: no server of a store is there"; do :; done
 [ "$(wc -l <stderr)" -eq 1 ] || die "status: $(cat stderr)"
 pulled first "$address/first"
 lead
@@ -114,7 +104,7 @@ pulled large "$address/large"
 # One that keeps fewer takes the newest.
 stop_server
 follow fewer --keep 1
-until told 'has all that it keeps'; do :; done
+until status_says 'has all that it keeps'; do :; done
 pulled first "$address/first"
 [ "$(find fewer/first -name '[0-9]*' | wc -l)" -eq 1 ] || die "it keeps more than one"
 stop_server
@@ -136,10 +126,10 @@ rm -r leader/new
 lead
 until ! bounded "$rpma" status "$leader_address" >stdout 2>stderr; do :; done # it has found the damage
 follow follower --keep 4
-until told "first: content $sequence cannot be pulled: there it is damaged"; do :; done
+until status_says "first: content $sequence cannot be pulled: there it is damaged"; do :; done
 pulled second "$address/first"
 pulled second "$address/new"
-told "$leader_address: lacks 1 contents, 300000 bytes, as of" || die "status: $(cat stdout)"
+status_says "$leader_address: lacks 1 contents, 300000 bytes, as of" || die "status: $(cat stdout)"
 [ "$(metric rpma_behind_contents)" = 1 ] && [ "$(metric rpma_behind_bytes)" = 300000 ] && [ "$(metric rpma_behind_faults)" = 1 ] ||
     die "metrics"
 to_leader second first # the damaged one is left out
@@ -148,10 +138,10 @@ end_leader TERM
 rm -r leader
 mv older leader
 lead
-until told "first: content $((sequence + 1)) is here, and the leader's newest content is"; do :; done
+until status_says "first: content $((sequence + 1)) is here, and the leader's newest content is"; do :; done
 pulled second "$address/first"
 for i in 1 2 3; do to_leader large first; done
-until told "first: content $((sequence + 1)) is another one there"; do :; done
+until status_says "first: content $((sequence + 1)) is another one there"; do :; done
 pulled second "$address/first"
 to_leader large another
 until bounded "$rpma" pull "$address/another" got >stdout 2>stderr; do :; done
@@ -176,7 +166,7 @@ mv leader old_leader
 lead
 for i in $(seq $((sequence + 6))); do to_leader second first; done
 to_leader large fresh
-until told "$leader_address: has another store than the one that was followed; remove"; do :; done
+until status_says "$leader_address: has another store than the one that was followed; remove"; do :; done
 ls follower/first | cmp -s - first.before || die "it has $(ls follower/first), and had $(cat first.before)"
 [ ! -e follower/fresh ] || die "it takes from another store"
 pulled second "$address/first"
@@ -188,12 +178,12 @@ cmp -s follower/.leader leader/.identity || die "it follows $(cat follower/.lead
 # No room. A content that can never have room is left out, and the next of its name comes.
 stop_server
 follow small --max-bytes 1M
-until told 'fresh: content 1 has 8000000 bytes, and one here may have 1048576 (--max-bytes)'; do :; done
+until status_says 'fresh: content 1 has 8000000 bytes, and one here may have 1048576 (--max-bytes)'; do :; done
 to_leader second fresh
 until bounded "$rpma" pull "$address/fresh" got >stdout 2>stderr; do :; done
 cmp got second || die "the content after one that is too large"
 for name in a b c d; do to_leader first $name; done
-until told 'content 1 has no room here: --max-bytes'; do :; done
+until status_says 'content 1 has no room here: --max-bytes'; do :; done
 stop_server
 
 # All names of the leader are gone: the follower says so, and keeps what it has.
@@ -201,7 +191,7 @@ end_leader TERM
 rm -r leader/*
 lead
 follow follower --keep 4
-until told "$leader_address: has no content, and this store has"; do :; done
+until status_says "$leader_address: has no content, and this store has"; do :; done
 pulled second "$address/new"
 stop_server
 grep -qF 'the leader was emptied' server.err || die "the server does not say it"
@@ -210,7 +200,7 @@ grep -qF 'the leader was emptied' server.err || die "the server does not say it"
 end_leader TERM
 RPMA_LOG=file:$work/all.log:warning follow follower --keep 4
 pulled second "$address/new"
-until told 'refused: no server of a store is there'; do :; done
+until status_says 'refused: no server of a store is there'; do :; done
 until [ "$(grep -c 'no connection with' all.log)" -ge 4 ]; do :; done
 [ "$(grep -c 'no connection with' server.err)" -le 2 ] || die "one line for each attempt"
 lead
@@ -229,7 +219,7 @@ follow two
 leader_address=$follow_one
 "$rpma" serve --store one --listen "$one" --follow "$address" >one.out 2>one.err &
 helpers+=($!)
-until told "$one: follows this server, or the chain of servers that follow one another is longer than 8"; do :; done
+until status_says "$one: follows this server, or the chain of servers that follow one another is longer than 8"; do :; done
 stop_server
 refused_with 2 'no:such:address: an IPv6 address is written in brackets' "$rpma" serve --store none --follow no:such:address
 [ ! -e none ] || die "a store was made"

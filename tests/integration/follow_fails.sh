@@ -17,16 +17,6 @@ end_leader() {
     kill -TERM $leader
     wait $leader 2>/dev/null || true
 }
-# told TEXT: the status says so
-told() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
-# metric NAME: its value
-metric() {
-    local http
-    exec {http}<>"/dev/tcp/127.0.0.1/$metrics_port"
-    printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$http"
-    sed -n "s/^$1 \([0-9.e+]*\).*/\1/p" <&"$http"
-    exec {http}>&-
-}
 # sequences NAME: those of the follower
 sequences() { find "follower/$1" -name '[0-9]*' -printf '%f\n' 2>/dev/null | sort -n | tr '\n' ' '; }
 
@@ -46,7 +36,7 @@ come_with() {
     end_leader
     rm -rf follower
     RPMA_TEST_FAILURE=$work/failure start_server follower --follow "$leader_address" --keep 4
-    until told 'no server of a store is there'; do :; done
+    until status_says 'no server of a store is there'; do :; done
     echo "$1" >failure
     lead
 }
@@ -55,7 +45,7 @@ come_with() {
 # The first four calls make the file with the leader's identity.
 for failure in '5 5' '6 5' '7 5' '8 5' '9 5' '10 5'; do
     come_with "$failure"
-    until told '; nothing is taken from'; do :; done
+    until status_says '; nothing is taken from'; do :; done
     [ ! -e failure ] || die "storage did not fail: $failure"
     grep -qF 'cannot make it durable: ' server.err || die "the server does not say it"
     stop_server
@@ -66,7 +56,7 @@ done
 # round, and those of its name wait for it.
 for failure in '5 28' '10 28'; do
     come_with "$failure"
-    until told 'has all that it keeps'; do :; done
+    until status_says 'has all that it keeps'; do :; done
     [ ! -e failure ] || die "storage did not fail: $failure"
     grep -Eq 'a: content 1 (has no room|cannot be made durable) here: No space left on device' server.err || die "the server does not say it"
     stop_server
@@ -89,7 +79,7 @@ rm slow
 [ "$(sequences large)" = '' ] || die "it has $(sequences large)"
 bounded "$rpma" check --store follower >stdout 2>stderr || die "a content is not good: $(cat stdout)"
 start_server follower --follow "$leader_address" --keep 4
-until told 'has all that it keeps'; do :; done
+until status_says 'has all that it keeps'; do :; done
 pulled large "$address/large"
 stop_server
 
@@ -99,10 +89,10 @@ mkfifo slow
 RPMA_TEST_SLOW=$work/slow start_server follower --follow "$leader_address" --keep 4 --push-lease 3 --metrics METRICS
 exec {disk}>slow
 rm slow
-until told 'large: storage has not done what a content of'; do :; done
+until status_says 'large: storage has not done what a content of'; do :; done
 [ "$(metric rpma_behind_faults)" = 1 ] || die "the metrics do not tell it"
 exec {disk}>&-
-until told 'has all that it keeps'; do :; done
+until status_says 'has all that it keeps'; do :; done
 bounded "$rpma" status "$address" >stdout 2>stderr || die "storage goes on"
 stop_server
 
@@ -110,7 +100,7 @@ stop_server
 end_leader
 rm -r follower
 RPMA_TEST_SLOW=$work/slow start_server follower --follow "$leader_address" --keep 1
-until told 'no server of a store is there'; do :; done
+until status_says 'no server of a store is there'; do :; done
 mkfifo slow
 keep=1
 lead
@@ -119,7 +109,7 @@ rm slow
 to_leader large c
 until [ ! -e leader/c/3 ]; do :; done
 exec {disk}>&-
-until told 'has all that it keeps'; do :; done
+until status_says 'has all that it keeps'; do :; done
 ! grep 'does not follow.*: content' server.err || die "what the leader has removed is a fault"
 [ "$(sequences c)" = '4 ' ] || die "c has $(sequences c)"
 stop_server

@@ -108,6 +108,15 @@ scraped() {
     exec {http}>&-
 }
 
+# metric NAME: prints the value that the server's metrics of now have for it.
+metric() {
+    scraped
+    sed -n "s/^$1 \([0-9.e+]*\).*/\1/p" metrics
+}
+
+# status_says TEXT: the status, which is then in stdout, has it.
+status_says() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
+
 # refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text; sets code.
 refused() {
     local text=$1

@@ -468,14 +468,18 @@ stop_server
 
 # Storage makes no file for a push: nobody else waits for that, and after the lease the status says so. The push has its lease
 # still, because it is not the client that is idle.
-export RPMA_TEST_SLOW_FILE=$work/slow_file
-start_server store --push-lease 3
-unset RPMA_TEST_SLOW_FILE
-mkfifo slow_file
-"$rpma" push --timeout 300 first "$address" >pusher.out 2>pusher.err &
-pusher=$!
-helpers+=($pusher)
-exec {disk}>slow_file
+# hanging_push FILE [OPTION...]: a server of `store`, with these options, has no file yet for the push of FILE (pusher).
+hanging_push() {
+    export RPMA_TEST_SLOW_FILE=$work/slow_file
+    start_server store "${@:2}"
+    unset RPMA_TEST_SLOW_FILE
+    mkfifo slow_file
+    "$rpma" push --timeout 300 "$1" "$address" >pusher.out 2>pusher.err &
+    pusher=$!
+    helpers+=($pusher)
+    exec {disk}>slow_file
+}
+hanging_push first --push-lease 3
 pulled second
 : >stderr
 until grep -Eq 'default: storage has not done what a push from 127.0.0.1 asked for, for ([5-9]|[1-9][0-9]+) seconds' stderr; do
@@ -492,14 +496,7 @@ pulled first
 stop_server
 
 # A server whose storage does not answer ends all the same, and loses nothing.
-export RPMA_TEST_SLOW_FILE=$work/slow_file
-start_server store
-unset RPMA_TEST_SLOW_FILE
-mkfifo slow_file
-"$rpma" push --timeout 300 second "$address" >pusher.out 2>pusher.err &
-pusher=$!
-helpers+=($pusher)
-exec {disk}>slow_file
+hanging_push second
 kill -TERM "$server"
 code=0
 wait "$server" || code=$?
