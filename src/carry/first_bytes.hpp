@@ -43,7 +43,7 @@ private:
     std::array<std::byte, most> bytes_;
 };
 
-// Of both directions.
+// The first bytes of both directions, as one end has seen them.
 struct BeginningOf {
     FirstBytes sent;
     FirstBytes received;

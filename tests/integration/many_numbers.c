@@ -30,7 +30,7 @@ static void require(bool holds, const char *what) {
 #define REQUIRE(holds) require((holds), #holds)
 #define CHECK(call) require((errno = (call)) == 0, #call)
 
-/* What a peer has to know of a queue pair. */
+/* A peer has to know this of a queue pair. */
 struct name {
     uint32_t number;
     uint32_t key;
@@ -150,7 +150,7 @@ static void aim(struct ibv_qp *qp, uint32_t number) {
                             IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* What a process writes on queue pair i in a round. */
+/* Returns the bytes that a process writes on queue pair i in a round. */
 static uint64_t word(char process, uint32_t round, uint32_t i) {
     return (uint64_t)process << 56 | (uint64_t)round << 32 | (i + 1);
 }

@@ -44,7 +44,7 @@ done
 [ "$(grep -o 'crc32c:[0-9a-f]*' push.json)" = "$(grep -o 'crc32c:[0-9a-f]*' pull.json)" ] || die "the checksums differ"
 grep -q '"portions":64,' push.json || die "expected that each MiB was stored by itself"
 
-# What is printed does not go into the file that got the number of a closed descriptor.
+# The command prints nothing into the file that got the number of a closed descriptor.
 bounded "$rpma" pull "$address" got --verbose <&- >&- 2>&- || true
 cmp 64M got || die "a pull without standard output and error"
 bounded "$rpma" push 64M "$address" --verbose <&- >&- 2>&- || true

@@ -55,8 +55,8 @@ void say_end(rpma_conn *connection, const Messages &messages, Ending ending, std
 class PullAnswers {
 public:
     using Clock = std::chrono::steady_clock;
-    // What the messages are in, the device, and the connection outlive this object. `look` makes the text for
-    // which the client may ask once, and may wait for storage.
+    // The memory of the messages, the device, and the connection outlive this object. `look` makes the text
+    // for which the client may ask once, and may wait for storage.
     PullAnswers(const Messages &messages, const DevicePeer &device, std::function<std::string()> look)
         : messages_{messages}, device_{device}, look_{std::move(look)} {}
     PullAnswers(const PullAnswers &) = delete;

@@ -152,7 +152,7 @@ private:
         // could have more refused without end, so it does not wait for that.
         void find_whether_it_waits();
     };
-    // What storage has opened for a client that asks to connect.
+    // Storage has opened this for a client that asks to connect.
     struct Opened {
         Outcome<Download> download = Download{};
         Outcome<std::pair<Tag, std::uint64_t>> newest_tag;

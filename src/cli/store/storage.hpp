@@ -106,7 +106,7 @@ private:
     static constexpr std::size_t kinds = 4;
     static constexpr std::size_t threads_of_kind = 4;
 
-    // What an origin has of one kind.
+    // The jobs that an origin has of one kind.
     struct Share {
         std::deque<Job> ready;  // at most one of each client
         std::size_t under_way = 0;

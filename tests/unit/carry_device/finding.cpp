@@ -123,7 +123,8 @@ void the_process_that_takes_the_port_again_hears(void **) {
     last.hears(0);
 }
 
-// What is no word, or comes from a host that may not ask, is dropped. A word that may comes behind it.
+// A process drops a datagram that is no word, or comes from a host that may not ask. A good word comes behind
+// it.
 void others_are_not_heard(void **) {
     const std::uint16_t port = free_port();
     Process some{port, [](const in6_addr &address) { return address.s6_addr[15] == 1; }};

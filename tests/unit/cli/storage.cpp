@@ -149,7 +149,7 @@ void a_look_waits_for_no_push(void **) {
 }
 
 // An origin has as many looks under way as it may. Its push is done, and so is the look of another origin.
-// What is dropped of it does not begin.
+// Looks that are dropped do not begin.
 void a_push_waits_for_no_look(void **) {
     constexpr std::uint64_t looks = 8;
     std::atomic<int> begun{0};
