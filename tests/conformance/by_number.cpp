@@ -87,6 +87,45 @@ void each_state_has_its_attributes(void **) {
     assert_int_equal(query(end).qp_state, IBV_QPS_RESET);
 }
 
+// InfiniBand's table says what has to be set with INIT, and what cannot be set there, later, or at the end.
+void each_change_takes_its_own_attributes(void **) {
+    Pair &pair = unconnected();
+    const End &end = pair.a;
+    const auto set = [&](ibv_qp_state state, int mask, std::uint16_t key = 0, std::uint8_t port = 1) {
+        ibv_qp_attr attributes{};
+        attributes.qp_state = state;
+        attributes.pkey_index = key;
+        attributes.port_num = port;
+        return softrdma_ibv_modify_qp(end.id->qp, &attributes, mask);
+    };
+    constexpr int of_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    if (end.id->verbs->device->transport_type == IBV_TRANSPORT_IB) {
+        for (const int missing : {IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_ACCESS_FLAGS}) {
+            assert_int_equal(set(IBV_QPS_INIT, of_init & ~missing), EINVAL);
+        }
+        for (const int more : {IBV_QP_QKEY, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_TIMEOUT}) {
+            assert_int_equal(set(IBV_QPS_INIT, of_init | more), EINVAL);
+        }
+        assert_int_equal(set(IBV_QPS_INIT, of_init, 1), EINVAL);
+        assert_int_equal(set(IBV_QPS_INIT, of_init, 0, 2), EINVAL);
+        assert_int_equal(query(end).qp_state, IBV_QPS_RESET);
+    }
+    assert_int_equal(set(IBV_QPS_INIT, of_init), 0);
+    assert_int_equal(set(IBV_QPS_INIT, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), 0);
+    assert_int_equal(enter_rtr(end.id->qp, number_of(pair.b)), 0);
+    assert_int_equal(set(IBV_QPS_RTR, IBV_QP_ACCESS_FLAGS), EINVAL);
+    assert_int_equal(enter_rts(end.id->qp), 0);
+    assert_int_equal(set(IBV_QPS_RTS, IBV_QP_ACCESS_FLAGS), 0);
+    for (const int other : {IBV_QP_DEST_QPN, IBV_QP_AV, IBV_QP_PORT, IBV_QP_TIMEOUT}) {
+        assert_int_equal(set(IBV_QPS_RTS, other), EINVAL);
+    }
+    assert_int_equal(query(end).dest_qp_num, number_of(pair.b));
+    for (const ibv_qp_state last : {IBV_QPS_ERR, IBV_QPS_RESET}) {
+        assert_int_equal(set(last, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS), EINVAL);
+        assert_int_equal(set(last, IBV_QP_STATE), 0);
+    }
+}
+
 void a_query_returns_what_was_set(void **) {
     Pair &pair = unconnected();
     assert_int_equal(enter_init(pair.a.id->qp), 0);
@@ -256,6 +295,27 @@ void only_a_request_learns_of_the_peers_end(void **) {
     expect_completion(pair.a.cq, 5, IBV_WC_WR_FLUSH_ERR);
 }
 
+// A peer has its queue pairs one after the other. The failure of a request on the one that has gone leaves
+// time for what the others acknowledge, as long as a card tries.
+void others_acknowledge_before_a_request_fails(void **) {
+    constexpr std::uint8_t hours = 31;
+    Pair &lost = unconnected();
+    assert_int_equal(enter_init(lost.a.id->qp), 0);
+    assert_int_equal(enter_rtr(lost.a.id->qp, number_of(lost.b)), 0);
+    assert_int_equal(enter_rts(lost.a.id->qp, 16, hours), 0);
+    lost.b.connect_to(number_of(lost.a));
+    Pair &other = by_number();
+    expect_message(lost.a, lost.b, 1);
+    assert_int_equal(post(lost.a, {send_request(lost.a, 0, 8, 3)}), 0);  // it has no receive
+    assert_int_equal(post(other.a, {send_request(other.a, 0, 8, 4)}), 0);
+    lost.b.destroy_queue_pair();
+    expect_no_completion(lost.a.cq);
+    assert_int_equal(post_receive(other.b, 5, {sge(other.b, 0, 8)}), 0);
+    expect_completion(other.a.cq, 4);
+    expect_no_completion(lost.a.cq);
+    assert_int_equal(query(lost.a).qp_state, IBV_QPS_RTS);
+}
+
 // The last messages of a peer that has gone wait for their receives.
 void messages_outlive_their_sender(void **) {
     Pair &pair = by_number();
@@ -421,6 +481,64 @@ void unreliable_ones_write_and_send(void **) {
     expect_no_completion(pair.a.cq);
 }
 
+// A write that the peer does not allow is lost as a whole, with its immediate data. Nobody is told, and what
+// is posted behind it arrives.
+void refused_writes_of_unreliable_ones_are_lost(void **) {
+    Pair &pair = by_number({.type = IBV_QPT_UC});
+    constexpr std::size_t large = 200'000;  // several segments
+    const std::size_t all = pair.b.memory.size();
+    fill(pair.a, 0, large, 3);
+    fill(pair.b, 0, all, 7);
+    ibv_mr *const read_only = pair.b.register_memory(pair.b.memory.data(), all, IBV_ACCESS_REMOTE_READ);
+    assert_non_null(read_only);
+    Request unknown_key = write_request(pair.a, pair.b, 0, 8, 1);
+    unknown_key.rkey = 0;
+    Request large_one = write_request(pair.a, pair.b, 0, large, 1);
+    large_one.rkey = 0;
+    Request not_allowed = write_request(pair.a, pair.b, 0, 5000, 1);
+    not_allowed.rkey = read_only->rkey;
+    Request outside = write_request(pair.a, pair.b, 0, 5000, 1);
+    outside.remote_address = pair.b.address(all);
+    assert_int_equal(post_receive(pair.b, 2, {sge(pair.b, 0, 8)}), 0);
+    for (const Request &refused : {unknown_key, large_one, not_allowed, outside}) {
+        for (const Request &one : {refused, with_immediate(refused, 5)}) {
+            assert_int_equal(post(pair.a, {one}), 0);
+            expect_completion(pair.a.cq, 1);
+        }
+    }
+    assert_int_equal(post(pair.a, {with_immediate(write_request(pair.a, pair.b, 0, 0, 3), 9)}), 0);
+    expect_completion(pair.a.cq, 3);
+    const ibv_wc arrived = next_completion(pair.b.cq);
+    assert_int_equal(arrived.wr_id, 2);
+    assert_int_equal(arrived.status, IBV_WC_SUCCESS);
+    assert_int_equal(arrived.imm_data, 9);
+    assert_true(holds(pair.b, 0, all, 7));
+    assert_int_equal(post(pair.a, {write_request(pair.a, pair.b, 0, large, 4)}), 0);
+    expect_completion(pair.a.cq, 4);
+    expect_message(pair.a, pair.b, 5);  // of the same bytes
+    assert_true(holds(pair.b, 0, large, 3));
+    for (const End *const end : {&pair.a, &pair.b}) {
+        assert_int_equal(query(*end).qp_state, IBV_QPS_RTS);
+    }
+}
+
+// A send that is too long is the error of its receiver alone.
+void an_unreliable_sender_learns_of_no_error(void **) {
+    Pair &pair = by_number({.type = IBV_QPT_UC});
+    assert_int_equal(post_receive(pair.a, 1, {sge(pair.a, 0, 8)}), 0);
+    assert_int_equal(post_receive(pair.b, 2, {sge(pair.b, 0, 8)}), 0);
+    assert_int_equal(post(pair.a, {send_request(pair.a, 0, 64, 3)}), 0);
+    expect_completion(pair.a.cq, 3);
+    expect_completion(pair.b.cq, 2, IBV_WC_LOC_LEN_ERR);
+    assert_int_equal(query(pair.b).qp_state, IBV_QPS_ERR);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        assert_int_equal(post(pair.a, {send_request(pair.a, 0, 8, 4)}), 0);
+        expect_completion(pair.a.cq, 4);
+    }
+    assert_int_equal(query(pair.a).qp_state, IBV_QPS_RTS);
+    expect_no_completion(pair.a.cq);
+}
+
 void unlike_types_do_not_meet(void **) {
     Pair &pair = unconnected();
     Pair &unreliable = unconnected({.type = IBV_QPT_UC});
@@ -456,6 +574,7 @@ void an_id_takes_no_queue_pair_by_number(void **) {
 
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(each_state_has_its_attributes),
+    cmocka_unit_test(each_change_takes_its_own_attributes),
     cmocka_unit_test(a_query_returns_what_was_set),
     cmocka_unit_test(no_path_is_no_peer),
     cmocka_unit_test(a_peer_without_a_gid_is_here),
@@ -463,6 +582,7 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(both_at_once),
     cmocka_unit_test(a_queue_pair_is_its_own_peer),
     cmocka_unit_test(only_a_request_learns_of_the_peers_end),
+    cmocka_unit_test(others_acknowledge_before_a_request_fails),
     cmocka_unit_test(messages_outlive_their_sender),
     cmocka_unit_test(a_completion_says_placed),
     cmocka_unit_test(a_send_is_complete_when_it_has_its_receive),
@@ -473,6 +593,8 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_stranger_is_refused),
     cmocka_unit_test(numbers_are_not_used_again_at_once),
     cmocka_unit_test(unreliable_ones_write_and_send),
+    cmocka_unit_test(refused_writes_of_unreliable_ones_are_lost),
+    cmocka_unit_test(an_unreliable_sender_learns_of_no_error),
     cmocka_unit_test(unlike_types_do_not_meet),
     cmocka_unit_test(an_id_takes_no_queue_pair_by_number),
 };

@@ -170,11 +170,11 @@ int enter_rtr(ibv_qp *qp, std::uint32_t peer, std::uint8_t depth) {
         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | reliable);
 }
 
-int enter_rts(ibv_qp *qp, std::uint8_t depth) {
+int enter_rts(ibv_qp *qp, std::uint8_t depth, std::uint8_t timeout) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_RTS;
     attributes.sq_psn = 7;
-    attributes.timeout = 14;
+    attributes.timeout = timeout;
     attributes.retry_cnt = attributes.rnr_retry = 7;
     attributes.max_rd_atomic = depth;
     const int reliable = qp->qp_type != IBV_QPT_UC

@@ -142,7 +142,7 @@ public:
 // return what verbs returns.
 int enter_init(ibv_qp *qp);
 int enter_rtr(ibv_qp *qp, std::uint32_t peer, std::uint8_t depth = 16);
-int enter_rts(ibv_qp *qp, std::uint8_t depth = 16);
+int enter_rts(ibv_qp *qp, std::uint8_t depth = 16, std::uint8_t timeout = 14);
 // Returns the index of the subject's address among the GIDs of a device.
 std::uint8_t gid_index(ibv_context *context);
 

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "suite.hpp"
@@ -239,6 +241,36 @@ void a_peer_reaches_the_memory_of_the_shared_queues(void **) {
     expect_completion(pair.from.cq, 3, IBV_WC_REM_ACCESS_ERR);
 }
 
+void the_rights_are_those_of_the_receiving_queue_pair(void **) {
+    Pair &pair = make<Pair>();
+    ibv_qp_attr attributes{};
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+    assert_int_equal(softrdma_ibv_modify_qp(pair.to.qp, &attributes, IBV_QP_ACCESS_FLAGS), 0);
+    assert_int_equal(post(pair.from, {read_request(pair.from, pair.to.end, 0, 64, 1),
+                                      write_request(pair.from, pair.to.end, 0, 8, 2)}),
+                     0);
+    expect_completion(pair.from.cq, 1);
+    expect_completion(pair.from.cq, 2, IBV_WC_REM_ACCESS_ERR);
+}
+
+void a_sender_counts_in_the_receivers_memory(void **) {
+    Pair &pair = make<Pair>();
+    ibv_mr *const counter =
+        pair.to.end.register_memory(pair.to.end.memory.data(), 8, full_access | IBV_ACCESS_REMOTE_ATOMIC);
+    assert_non_null(counter);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        Request add = read_request(pair.from, pair.to.end, 0, 8, i);
+        add.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+        add.rkey = counter->rkey;
+        add.compare_add = 5;
+        assert_int_equal(post(pair.from, {add}), 0);
+        expect_completion(pair.from.cq, i);
+        std::uint64_t before = 0;
+        std::memcpy(&before, pair.from.memory.data(), sizeof(before));
+        assert_int_equal(before, 5 * i);
+    }
+}
+
 // When the last shared queue of a protection domain is destroyed, its memory is out of reach.
 void memory_goes_out_of_reach_with_its_last_queue(void **) {
     Pair &pair = make<Pair>();
@@ -406,6 +438,44 @@ void handles_of_a_file_have_one_domain(void **) {
     assert_int_equal(errno, EBADF);
 }
 
+// The same file has no domain in another process, and a child opens no queue pair of its parent.
+void a_domain_belongs_to_its_process(void **) {
+    Receiver &to = make<Receiver>();
+    const int file = memfd_create("xrc", MFD_CLOEXEC);
+    assert_true(file >= 0);
+    ibv_xrcd *const domain = open_domain(to.end.id->verbs, file);
+    assert_non_null(domain);
+    std::fflush(nullptr);  // what is buffered would be written twice
+    const pid_t child = watched_fork();
+    assert_int_not_equal(child, -1);
+    if (child == 0) {
+        const bool opens = open_again(to.domain, to.qp->qp_num) != nullptr;
+        const bool has = open_domain(to.end.id->verbs, file, 0) != nullptr || errno != EAGAIN;
+        _exit((opens ? 1 : 0) + (has ? 2 : 0));
+    }
+    assert_int_equal(status_of(child), 0);
+    assert_int_equal(ibv_close_xrcd(domain), 0);
+    assert_int_equal(close(file), 0);
+}
+
+void fewer_receives_than_its_limit_are_an_event_of_the_queue(void **) {
+    Pair &pair = make<Pair>();
+    ibv_context *const context = pair.to.end.id->verbs;
+    pair.to.receive(pair.to.second, 1);
+    ibv_srq_attr attributes{};
+    attributes.srq_limit = 1;
+    assert_int_equal(softrdma_ibv_modify_srq(pair.to.second, &attributes, IBV_SRQ_LIMIT), 0);
+    expect_message(pair, pair.to.first, pair.to.end.cq, 2);
+    assert_false(has_event(context->async_fd));
+    assert_int_equal(post(pair.from, {send_to(pair, pair.to.second, 3)}), 0);
+    expect_completion(pair.to.end.receive_cq, 1);
+    ibv_async_event event{};
+    assert_int_equal(softrdma_ibv_get_async_event(context, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+    assert_ptr_equal(event.element.srq, pair.to.second);
+    softrdma_ibv_ack_async_event(&event);
+}
+
 void objects_of_xrc_have_what_they_need(void **) {
     Receiver &to = make<Receiver>();
     End &end = to.end;
@@ -470,6 +540,8 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(several_senders_share_a_queue),
     cmocka_unit_test(writes_with_immediate_name_a_queue),
     cmocka_unit_test(a_peer_reaches_the_memory_of_the_shared_queues),
+    cmocka_unit_test(the_rights_are_those_of_the_receiving_queue_pair),
+    cmocka_unit_test(a_sender_counts_in_the_receivers_memory),
     cmocka_unit_test(memory_goes_out_of_reach_with_its_last_queue),
     cmocka_unit_test(each_has_one_queue_only),
     cmocka_unit_test(a_queue_that_is_not_there_is_refused),
@@ -480,6 +552,8 @@ constexpr CMUnitTest tests[] = {
     cmocka_unit_test(a_queue_pair_is_opened_again),
     cmocka_unit_test(what_is_used_is_not_destroyed),
     cmocka_unit_test(handles_of_a_file_have_one_domain),
+    cmocka_unit_test(a_domain_belongs_to_its_process),
+    cmocka_unit_test(fewer_receives_than_its_limit_are_an_event_of_the_queue),
     cmocka_unit_test(objects_of_xrc_have_what_they_need),
     cmocka_unit_test(prepared_requests_name_their_queue),
 };

@@ -271,6 +271,10 @@ int softrdma_rdma_init_qp_attr(rdma_cm_id *id, ibv_qp_attr *attributes, int *mas
     if (id->qp_type != IBV_QPT_UD) {
         attributes->qp_access_flags = soft::governed_access;
         *mask |= IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        // A card of RoCE has P_Keys, and wants the index of one.
+        *mask |= state == IBV_QPS_INIT && id->verbs->device->transport_type == IBV_TRANSPORT_IB
+                     ? IBV_QP_PKEY_INDEX
+                     : 0;
     } else if (state == IBV_QPS_INIT) {
         attributes->qkey = RDMA_UDP_QKEY;
         *mask |= IBV_QP_PORT | IBV_QP_QKEY | IBV_QP_PKEY_INDEX;

@@ -149,7 +149,8 @@ private:
 
     // queue_pair_states.cpp
     [[nodiscard]] int enter_state(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
-    [[nodiscard]] int enter_first_state(ibv_qp_state state) REQUIRES(changes_);
+    [[nodiscard]] int keep_state(const ibv_qp_attr &attributes, int mask) const REQUIRES(changes_);
+    [[nodiscard]] int enter_first_state(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
     [[nodiscard]] int become_ready_to_receive(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
     [[nodiscard]] int become_ready_to_send(const ibv_qp_attr &attributes, int mask) REQUIRES(changes_);
     void reset() REQUIRES(changes_);

@@ -12,9 +12,11 @@ namespace soft {
 
 namespace {
 
-// Returns whether only the bytes of the peer have ended, or the network failed.
-bool is_of_link(Broken::By by) {
-    return by == Broken::By::End || by == Broken::By::Link || by == Broken::By::Silence;
+// Returns whether only the bytes of the peer have ended, or the network failed. A queue pair without
+// acknowledgements learns of nothing else either.
+bool is_of_link(Broken::By by, bool reliable) {
+    return by == Broken::By::End || by == Broken::By::Link || by == Broken::By::Silence ||
+           (by == Broken::By::Terminate && !reliable);
 }
 
 }  // namespace
@@ -24,12 +26,12 @@ void QueuePair::end(const Broken &broken) {
         last_words_ = sender_.last_words(broken);
     }
     Ending how = ending_of(broken, how_peer_closed());
-    bool only_link = is_of_link(broken.by);
+    bool only_link = is_of_link(broken.by, is_reliable());
     if (broken.by == Broken::By::End) {
         // A thread that sends may have found the cause earlier.
         if (const auto cause = sender_.broken()) {
             how = ending_of(*cause, EndReason::Closed);
-            only_link = is_of_link(cause->by);
+            only_link = is_of_link(cause->by, is_reliable());
         }
     }
     if (only_link && by_number_.load(std::memory_order_relaxed)) {

@@ -50,7 +50,8 @@ int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     if ((mask & ~(IBV_QP_STATE | IBV_QP_ACCESS_FLAGS)) != 0 && !set_.make_room()) {
         return ENOMEM;
     }
-    const int error = (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : 0;
+    const int error =
+        (mask & IBV_QP_STATE) != 0 ? enter_state(attributes, mask) : keep_state(attributes, mask);
     if (error != 0) {
         return error;
     }
@@ -65,15 +66,29 @@ int QueuePair::change_state(const ibv_qp_attr &attributes, int mask) {
     return 0;
 }
 
+int QueuePair::keep_state(const ibv_qp_attr &attributes, int mask) const {
+    const ibv_qp_state now = sender_.query().state;
+    return !by_number_.load(std::memory_order_relaxed) ||
+                   SetAttributes::allow(qp_base, now, now, attributes, mask)
+               ? 0
+               : EINVAL;
+}
+
 // Programs of rdma_cm ask for states up to RTS too, without naming a peer: the connection manager changes
 // them.
 int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
     const bool by_number = by_number_.load(std::memory_order_relaxed);
     const bool names_peer = (mask & IBV_QP_DEST_QPN) != 0;
+    const bool leaves = attributes.qp_state == IBV_QPS_RESET || attributes.qp_state == IBV_QPS_ERR;
+    if (by_number && leaves && mask != IBV_QP_STATE) {
+        BASE_LOG(Error, "queue pair 0x%06x, to state %d: attributes 0x%x cannot be set", qp_base.qp_num,
+                 attributes.qp_state, static_cast<unsigned>(mask & ~IBV_QP_STATE));
+        return EINVAL;
+    }
     switch (attributes.qp_state) {
         case IBV_QPS_RESET:
         case IBV_QPS_INIT:
-            return enter_first_state(attributes.qp_state);
+            return enter_first_state(attributes, mask);
         case IBV_QPS_RTR:
         case IBV_QPS_RTS:
             if (by_number || (names_peer && connector_ != nullptr && idle())) {
@@ -99,8 +114,8 @@ int QueuePair::enter_state(const ibv_qp_attr &attributes, int mask) {
     }
 }
 
-// RESET and INIT.
-int QueuePair::enter_first_state(ibv_qp_state state) {
+// RESET and INIT. Programs for iWARP, which has no P_Keys, set less with INIT than programs for RoCE have to.
+int QueuePair::enter_first_state(const ibv_qp_attr &attributes, int mask) {
     const ibv_qp_state now = sender_.query().state;
     const bool by_number = by_number_.load(std::memory_order_relaxed);
     const bool never_connected = link_name() == nullptr;
@@ -112,9 +127,13 @@ int QueuePair::enter_first_state(ibv_qp_state state) {
                  qp_base.qp_num);
         return EOPNOTSUPP;
     }
-    if (state == IBV_QPS_RESET) {
+    if (attributes.qp_state == IBV_QPS_RESET) {
         reset();
         return 0;
+    }
+    if (qp_base.context->device->transport_type == IBV_TRANSPORT_IB &&
+        !SetAttributes::allow(qp_base, now, IBV_QPS_INIT, attributes, mask)) {
+        return EINVAL;
     }
     if (now != IBV_QPS_RESET && now != IBV_QPS_INIT) {
         BASE_LOG(Error, "queue pair 0x%06x cannot go from state %d to INIT", qp_base.qp_num, now);
@@ -125,7 +144,7 @@ int QueuePair::enter_first_state(ibv_qp_state state) {
 }
 
 int QueuePair::become_ready_to_receive(const ibv_qp_attr &attributes, int mask) {
-    if (!SetAttributes::allow(qp_base, sender_.query().state, attributes, mask)) {
+    if (!SetAttributes::allow(qp_base, sender_.query().state, IBV_QPS_RTR, attributes, mask)) {
         return EINVAL;
     }
     if (const auto aimed = connector_->aim(attributes); !aimed) {
@@ -141,7 +160,7 @@ int QueuePair::become_ready_to_send(const ibv_qp_attr &attributes, int mask) {
     {
         const base::Lock lock{group_->mutex()};  // a peer may just end the connection
         const ibv_qp_state now = sender_.query().state;
-        if (!SetAttributes::allow(qp_base, now, attributes, mask)) {
+        if (!SetAttributes::allow(qp_base, now, IBV_QPS_RTS, attributes, mask)) {
             return EINVAL;
         }
         if (now == IBV_QPS_RTS) {

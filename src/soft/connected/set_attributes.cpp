@@ -20,7 +20,10 @@ struct ConnectedStep {
     int allowed;     // of every type
     int allowed_rc;  // of a reliable queue pair too
 };
+constexpr int of_init = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 constexpr ConnectedStep connected_steps[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, of_init, 0, 0, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, 0, of_init, 0},
     {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX, 0},
@@ -54,6 +57,12 @@ constexpr int most_retries = 7;   // a field of three bits
 // Returns the name of the first attribute whose value no queue pair can have; null when there is none.
 const char *unusable(const ibv_qp_attr &attributes, int mask) {
     const auto is_set = [mask](int attribute) { return (mask & attribute) != 0; };
+    if (is_set(IBV_QP_PORT) && attributes.port_num != 1) {
+        return "port_num";
+    }
+    if (is_set(IBV_QP_PKEY_INDEX) && attributes.pkey_index != 0) {
+        return "pkey_index";
+    }
     if (is_set(IBV_QP_PATH_MTU) &&
         (attributes.path_mtu < IBV_MTU_256 || attributes.path_mtu > IBV_MTU_4096)) {
         return "path_mtu";
@@ -82,24 +91,22 @@ const char *unusable(const ibv_qp_attr &attributes, int mask) {
 
 }  // namespace
 
-bool SetAttributes::allow(const ibv_qp &queue_pair, ibv_qp_state from, const ibv_qp_attr &attributes,
-                          int mask) {
+bool SetAttributes::allow(const ibv_qp &queue_pair, ibv_qp_state from, ibv_qp_state to,
+                          const ibv_qp_attr &attributes, int mask) {
     const int set = mask & ~IBV_QP_STATE;
     const bool reliable = is_reliable(queue_pair.qp_type);
-    const auto *const step = std::ranges::find_if(connected_steps, [&](const ConnectedStep &one) {
-        return one.from == from && one.to == attributes.qp_state;
-    });
+    const auto *const step = std::ranges::find_if(
+        connected_steps, [&](const ConnectedStep &one) { return one.from == from && one.to == to; });
     if (step == std::end(connected_steps) ||
         ((set & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from)) {
-        BASE_LOG(Error, "queue pair 0x%06x cannot go from state %d to %d", queue_pair.qp_num, from,
-                 attributes.qp_state);
+        BASE_LOG(Error, "queue pair 0x%06x cannot go from state %d to %d", queue_pair.qp_num, from, to);
         return false;
     }
     const int needed = step->needed | (reliable ? needed_part(step->needed_rc, queue_pair.qp_type) : 0);
     const int allowed = step->needed | step->allowed | (reliable ? step->needed_rc | step->allowed_rc : 0);
     if ((set & needed) != needed || (set & ~allowed) != 0) {
         BASE_LOG(Error, "queue pair 0x%06x, state %d to %d: attributes 0x%x are missing, 0x%x cannot be set",
-                 queue_pair.qp_num, from, attributes.qp_state, static_cast<unsigned>(needed & ~set),
+                 queue_pair.qp_num, from, to, static_cast<unsigned>(needed & ~set),
                  static_cast<unsigned>(set & ~allowed));
         return false;
     }

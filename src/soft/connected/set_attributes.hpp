@@ -12,9 +12,9 @@ namespace soft {
 // Its owner locks.
 class SetAttributes {
 public:
-    // Returns whether a queue pair of this type may go from one state to another one with these attributes;
-    // it logs what is missing or too much.
-    [[nodiscard]] static bool allow(const ibv_qp &queue_pair, ibv_qp_state from,
+    // Returns whether a queue pair of this type may go from one state to another one, or keep its state, with
+    // these attributes; it logs what is missing or too much.
+    [[nodiscard]] static bool allow(const ibv_qp &queue_pair, ibv_qp_state from, ibv_qp_state to,
                                     const ibv_qp_attr &attributes, int mask);
 
     // Comes before take(). A queue pair of rdma_cm, whose program sets nothing, has no room. Returns false

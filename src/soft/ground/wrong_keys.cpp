@@ -49,6 +49,12 @@ void WrongKeys::note(base::Origin origin, base::Clock::time_point now) {
     place->at = now;
 }
 
+bool WrongKeys::guesses(base::Origin origin, base::Clock::time_point now) const {
+    const base::Lock lock{lock_of_guessers};
+    const auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);
+    return known != guessers_.end() && keys_of(*known, now) > most_free();
+}
+
 std::optional<base::Milliseconds> WrongKeys::turn(base::Origin origin, base::Clock::time_point now) {
     const base::Lock lock{lock_of_guessers};
     auto *const known = std::ranges::find(guessers_, origin, &Guesser::origin);

@@ -24,6 +24,8 @@ public:
 
     // Counts a key of a peer of the origin that was refused.
     void note(base::Origin origin, base::Clock::time_point now);
+    // Returns whether the origin has used so many that its connections are delayed.
+    [[nodiscard]] bool guesses(base::Origin origin, base::Clock::time_point now) const;
     // Returns how long a request from the origin waits before it is read. Up to the limit that is 0. Beyond
     // it the delay grows with the excess, to limits::longest_guess_delay, and begins at the turn of the
     // request before, so that connections that wait side by side guess no faster. Returns nothing, and gives

@@ -47,4 +47,8 @@ OrRefusal<> PeerAccess::invalidate(std::uint32_t key) {
     return make_refusal({"a key that cannot be invalidated", wire::terminate::cannot_invalidate});
 }
 
+bool PeerAccess::guesses_keys() const {
+    return WrongKeys::instance().guesses(origin_, base::Clock::now());
+}
+
 }  // namespace soft

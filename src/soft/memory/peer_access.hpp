@@ -78,6 +78,9 @@ public:
     // Invalidates a key for the peer.
     [[nodiscard]] OrRefusal<> invalidate(std::uint32_t key);
 
+    // Returns whether the peer, or others of its address, have used too many wrong keys.
+    [[nodiscard]] bool guesses_keys() const;
+
     // Notes what the peer has written itself and what is not durable yet.
     void note_written(Durability &durability) { offers_.note_written(durability); }
 

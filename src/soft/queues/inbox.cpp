@@ -166,6 +166,12 @@ bool Inbox::keep(std::span<const std::byte> bytes) {
     return shares() ? deliver() : OrRefusal<>{};
 }
 
+OrRefusal<> Inbox::lose_message(const wire::Segment &segment) {
+    auto follows = check(segment, 0);
+    next_msn_ += follows ? 1 : 0;
+    return follows;
+}
+
 OrRefusal<> Inbox::deliver() {
     const auto may_take = [this](const KeptMessage &message) {
         return !shares() || message.complete || message.bytes >= limits::shared_message_bytes;

@@ -90,6 +90,8 @@ public:
     void segment_arrived(std::size_t bytes) { bytes_ += static_cast<std::uint32_t>(bytes); }
     // Is called when the message is complete.
     [[nodiscard]] OrRefusal<> message_arrived(const Arrived &arrived);
+    // Counts a message that takes no receive: it belongs to a write that is lost.
+    [[nodiscard]] OrRefusal<> lose_message(const wire::Segment &segment);
     // Gives posted receives to the kept messages.
     [[nodiscard]] OrRefusal<> deliver();
     // Completes the current receive, which cannot be filled, with an error. The connection ends then.

@@ -36,9 +36,10 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     answers_.begin();
     pace_.forget();
     place_at_ = write_bytes_ = 0;
-    in_write_ = false;
+    in_write_ = lost_ = false;
     by_number_ = parameters.by_number;
     acknowledged_ = parameters.acknowledged;
+    unreliable_ = parameters.by_number && !parameters.acknowledged;
     promised_ = false;
     seen_ = {};
     crc_ = parameters.crc;
@@ -87,7 +88,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 // Receives bytes from the link.
 [[gnu::hot]] Outcome<Link::Received> Receiver::fill() {
     if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
-        !parts_.inbox.keeps()) {
+        !drops() && !parts_.inbox.keeps()) {
         try {
             const OrRefusal<Link::Received> got = fill_target();
             if (got) {

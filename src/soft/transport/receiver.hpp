@@ -101,6 +101,9 @@ private:
     [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);
     [[nodiscard]] OrRefusal<> begin_write();
+    [[nodiscard]] bool loses(const Refusal &refusal);
+    // Returns whether the payload that arrives belongs to a write that is lost.
+    [[nodiscard]] bool drops() const { return lost_ && incoming_.segment().opcode == wire::Opcode::Write; }
     [[nodiscard]] OrRefusal<> atomic_write(std::span<const std::byte> payload);
 
     // receiver_message.cpp
@@ -126,11 +129,13 @@ private:
     bool soft_peer_ = false;
     bool by_number_ = false;
     bool acknowledged_ = false;
+    bool unreliable_ = false;
     Incoming incoming_;
     Pace pace_;
     std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset
     std::uint64_t write_bytes_ = 0;  // of the arriving write so far, or of the last one
     bool in_write_ = false;
+    bool lost_ = false;      // the arriving write is, or the last one
     bool promised_ = false;  // the segment is the one that the peer promised, and no request of its program
     wire::Acknowledgement seen_;  // of what is placed, by take_news()
 };

@@ -74,6 +74,9 @@ OrRefusal<> Receiver::immediate_arrived(std::span<const std::byte> body) {
         return make_refusal({"immediate data inside a write, or behind one longer than the largest message",
                              wire::terminate::operation_unspecified});
     }
+    if (of_a_write && std::exchange(lost_, false)) {
+        return inbox.lose_message(incoming_.segment());
+    }
     if (const auto begun = begin_message(); !begun) {
         return begun;
     }

@@ -17,6 +17,13 @@ constexpr char refused_write[] = "a write that is not allowed";
 
 }  // namespace
 
+// Returns whether only the write is lost that was refused. A card drops such a write of an unreliable queue
+// pair, and tells nobody. An address that guesses keys loses the connection too.
+bool Receiver::loses(const Refusal &refusal) {
+    lost_ = unreliable_ && refusal.of == Refusal::Of::Access && !parts_.access.guesses_keys();
+    return lost_;
+}
+
 // Finds up to most_bytes of memory for the next payload.
 OrRefusal<> Receiver::aim(Target &target, std::size_t most_bytes) {
     const wire::Segment &segment = incoming_.segment();
@@ -62,7 +69,10 @@ Access Receiver::write_of(std::uint64_t address, std::size_t bytes) const {
 OrRefusal<Link::Received> Receiver::fill_target() {
     Target target;
     if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
-        return std::unexpected{aimed.error()};
+        if (incoming_.segment().opcode != wire::Opcode::Write || !loses(aimed.error())) {
+            return std::unexpected{aimed.error()};
+        }
+        return Link::Received{.state = Link::Received::State::More};
     }
     const Link::Received got = incoming_.fill(*link_, target);
     if (got.bytes > 0) {
@@ -79,7 +89,10 @@ OrRefusal<Link::Received> Receiver::fill_target() {
     while (incoming_.payload_left() != 0 && !incoming_.is_empty()) {
         const auto bytes = incoming_.buffered_payload();
         if (incoming_.segment().opcode == wire::Opcode::Write) {
-            if (const auto placed = place_write(bytes); !placed) {
+            if (lost_) [[unlikely]] {
+                incoming_.drop(bytes.size());
+                incoming_.placed(bytes.size());
+            } else if (const auto placed = place_write(bytes); !placed && !loses(placed.error())) {
                 return placed;
             }
             continue;
@@ -123,17 +136,19 @@ void Receiver::placed(std::size_t bytes, const MemoryRegion *durable) {
 [[gnu::hot]] OrRefusal<> Receiver::begin_write() {
     const wire::Segment &segment = incoming_.segment();
     place_at_ = segment.offset;
+    lost_ = lost_ && in_write_;
     write_bytes_ = (in_write_ ? write_bytes_ : 0) + segment.payload_bytes;
     in_write_ = !segment.last;
     const std::size_t payload = incoming_.payload_left();
-    if (payload == 0 || payload <= incoming_.buffered().size()) {
+    if (payload == 0 || lost_ || payload <= incoming_.buffered().size()) {
         // An empty write touches no memory, and no key is checked. place_buffered() checks one whose payload
         // is in the buffer.
         return {};
     }
     // The key is checked before the payload comes, so that a peer is told of a wrong one at once.
     Target target;
-    return aim(target, payload);
+    const auto aimed = aim(target, payload);
+    return aimed || !loses(aimed.error()) ? aimed : OrRefusal<>{};
 }
 
 OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {

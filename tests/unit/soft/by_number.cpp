@@ -66,6 +66,11 @@ struct Numbered {
         assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
         qp = create();
     }
+    // Replaces the queue pair by an unreliable one.
+    void become_unreliable() {
+        assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
+        qp = create(IBV_QPT_UC);
+    }
     void make_ready(std::uint32_t peers_number) const { make_ready(qp, peers_number); }
     static void make_ready(ibv_qp *of, std::uint32_t peers_number) {
         ibv_qp_attr attributes{};
@@ -80,18 +85,20 @@ struct Numbered {
         attributes.ah_attr.grh.dgid.raw[10] = attributes.ah_attr.grh.dgid.raw[11] = 0xff;
         attributes.ah_attr.grh.dgid.raw[12] = 127;
         attributes.ah_attr.grh.dgid.raw[15] = 1;
-        assert_int_equal(
-            softrdma_ibv_modify_qp(of, &attributes,
-                                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-            0);
+        const bool reliable = of->qp_type != IBV_QPT_UC;
+        assert_int_equal(softrdma_ibv_modify_qp(
+                             of, &attributes,
+                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                 (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
+                         0);
         attributes.qp_state = IBV_QPS_RTS;
         attributes.timeout = 1;
-        assert_int_equal(
-            softrdma_ibv_modify_qp(of, &attributes,
-                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
-            0);
+        assert_int_equal(softrdma_ibv_modify_qp(of, &attributes,
+                                                IBV_QP_STATE | IBV_QP_SQ_PSN |
+                                                    (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                                                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+                                                              : 0)),
+                         0);
     }
     void post_send() const { post_send(qp); }
     static void post_send(ibv_qp *to) {
@@ -477,6 +484,38 @@ void a_request_that_waits_tries_again(Numbered &ends) {
     (void)request_of(peer, ends, own);
 }
 
+// The link of an unreliable queue pair goes on when the peer uses a wrong key, but not of one that guesses.
+void an_unreliable_one_gives_no_key_away(Numbered &ends) {
+    const test::ChangedLimit fewer{test::limits().wrong_keys_a_minute, 8};
+    ends.become_unreliable();
+    Peer port;
+    const std::uint32_t own = port.listen();
+    ends.make_ready(own);
+    port.accept();
+    (void)port.receive_frame(MpaRole::Request);
+    refuse(port);
+    Peer peer;
+    peer.connect(ends.port());
+    const Bytes names =
+        bytes_of({.type = QueuePairType::Unreliable, .destination = ends.qp->qp_num, .source = own});
+    peer.send_frame(by_number(names));
+    assert_false(peer.receive_frame(MpaRole::Reply).mpa.reject);
+    peer.send(test::ready_to_receive());
+    const auto write = [&](std::uint32_t key) {
+        return test::fpdu({.opcode = Opcode::Write, .stag = key, .offset = ends.device.address()}, Bytes(8));
+    };
+    ends.device.fill(1);
+    for (int i = 0; i < 8; ++i) {
+        peer.send(write(ends.device.mr->rkey ^ 1));
+    }
+    assert_true(*ends.device.at(0) != std::byte{});
+    peer.send(write(ends.device.mr->rkey));
+    ends.device.work_until([&] { return *ends.device.at(0) == std::byte{}; });
+    peer.send(write(ends.device.mr->rkey ^ 1));
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Terminate);
+    ends.device.work_until([&] { return peer.has_ended(); });
+}
+
 }  // namespace
 
 int main() {
@@ -496,6 +535,7 @@ int main() {
         fixture_test(a_request_that_nobody_answers_ends),
         fixture_test(types_of_xrc_meet_their_opposites),
         fixture_test(a_request_that_waits_tries_again),
+        fixture_test(an_unreliable_one_gives_no_key_away),
         fixture_test(an_acknowledgement_waits_for_a_full_link),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);

@@ -29,12 +29,15 @@ void some_wrong_keys_cost_nothing(void **) {
     assert_true(table.turn(guesser, start) == 0ms);
     guess(table, guesser, soft::limits::in_force().wrong_keys_a_minute);
     assert_true(table.turn(guesser, start) == 0ms);
+    assert_false(table.guesses(guesser, start));
 }
 
 void the_delay_grows_up_to_the_longest(void **) {
     WrongKeys table;
     const std::size_t limit = soft::limits::in_force().wrong_keys_a_minute;
     guess(table, guesser, limit + limit / 4);
+    assert_true(table.guesses(guesser, start));
+    assert_false(table.guesses(other, start));
     assert_true(table.turn(guesser, start) == soft::limits::longest_guess_delay / 4);
     // After that each turn follows the one before.
     guess(table, guesser, limit / 4);
