@@ -61,6 +61,7 @@ struct Member {
     bool is_out = false;           // of the program's set, but in the kernel's
     bool is_changed = false;       // in `changed`
     bool is_linked = false;
+    bool is_lasting = false;  // the kernel keeps it, under this name
     bool is_hot = false;
     bool sleeps = false;        // its peer rings
     unsigned quiet = 0;         // sleeps of the set in which nothing came
@@ -131,6 +132,7 @@ struct Set {
     std::unordered_set<const void *> names;  // of those that the kernel has by their address
     // Members that were taken out. A wait of another thread may have an event of theirs.
     std::deque<std::unique_ptr<Member>> gone;
+    std::vector<std::unique_ptr<Member>> lasting;  // of sockets that another process may have
     std::vector<Member *> hot;
     std::vector<Ready> ready;       // for take_from_rings()
     std::vector<Member *> changed;  // may have events in the kernel's set that are not needed
@@ -308,6 +310,16 @@ void name_by_program(Member &member) REQUIRES(mutex) {
     }
 }
 
+// The kernel's set keeps the member of a socket that was passed on (SCM_RIGHTS). A new name would have it
+// tell of an edge once more.
+void end_names_of(Member &member) REQUIRES(mutex) {
+    if (member.is_linked && member.has(EPOLLET) && member.socket->is_passed_on()) {
+        member.is_lasting = true;
+    } else {
+        name_by_program(member);
+    }
+}
+
 // This process cannot read from the member's socket any more.
 void detach(Member &member) REQUIRES(mutex) {
     std::erase(member.set.hot, &member);
@@ -330,7 +342,9 @@ void forget(Member &member) REQUIRES(mutex) {
     Set &set = member.set;
     detach(member);
     const auto found = set.members.find({member.fd, member.socket});
-    if (set.names.contains(&member)) {
+    if (member.is_lasting) {
+        set.lasting.push_back(std::move(found->second));
+    } else if (set.names.contains(&member)) {
         set.gone.push_back(std::move(found->second));
     }
     set.members.erase(found);
@@ -978,7 +992,7 @@ void epolls::closed(int fd, bool has_more_numbers) {
     const int other = sockets.another_number(fd);
     for (Member *const member : all) {
         if (!stays) {
-            name_by_program(*member);  // a message may have it (SCM_RIGHTS)
+            end_names_of(*member);
             forget(*member);
         } else if (other < 0) {
             detach(*member);

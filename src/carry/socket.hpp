@@ -161,6 +161,10 @@ public:
     // use this library may have it. It does when the ring is empty, and the socket stays (stay()).
     [[nodiscard]] bool is_kernels(int fd);
 
+    // A message has a descriptor of it (SCM_RIGHTS), from here on.
+    void pass_on() { is_passed_on_ = true; }
+    [[nodiscard]] bool is_passed_on() const { return is_passed_on_; }
+
     // ---- a link between two hosts (carry/mirror) ----
     // The peer has sent a message: it sleeps, or leaves the link. The agent's thread calls. Returns false
     // when another thread is sending, which may wait for the agent.
@@ -353,6 +357,7 @@ private:
     std::atomic<bool> blocks_;
     std::atomic<const char *> why_in_tcp_;  // why it stays in TCP for good; nullptr: it need not
     std::atomic<bool> may_end_;             // before_shutdown() was called
+    std::atomic<bool> is_passed_on_;        // pass_on() was called
     std::atomic<bool> was_reset_;           // as far as the program knows
     std::atomic<bool> lacks_bytes_;         // this end has reset the connection for it
     std::atomic<bool> wants_news_;          // a call that does not wait could not wait for the agent

@@ -48,6 +48,7 @@ void hand_over_rights(const msghdr &message) {
             if (Socket *const socket = sockets.at(fd); socket != nullptr) {
                 (void)hand_over(*socket, fd);
                 socket->before_shutdown();
+                socket->pass_on();
             }
         }
     }

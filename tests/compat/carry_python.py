@@ -1,8 +1,8 @@
 #!/usr/bin/python3.11
 # SPDX-License-Identifier: BSD-3-Clause
 """carry_python.py RPMA [MODULE...]: runs Python's own tests of sockets (libpython3.11-testsuite) over TCP, and under
-`rpma run --sockets --device memory` as a user has it and with connections that go over to memory at once. A test that
-passes over TCP passes there. Without MODULE it runs a few fast ones, with `all` all but those of multiprocessing, and with
+`rpma run --sockets --device memory` as a user has it, with connections that go over to memory at once, and with those that
+go to and fro. A test that passes over TCP passes there. Without MODULE it runs a few fast ones, with `all` all but those of multiprocessing, and with
 `long` these; MODULE may name a class too, as test_socket.BasicTCPTest. Each module runs in a process of its own, and a test that takes longer than its
 limit ends that process; the tests behind it run in another one."""
 
@@ -118,7 +118,9 @@ def main(rpma, names):
         return 77
     names = {"all": ALL, "long": LONG}.get(names[0], names) if names else FAST
     carried = [os.path.abspath(rpma), "run", "--sockets", "--device", "memory"]
-    ways = {"carried": (carried, {}), "carried at once": (carried, {"RPMA_CARRY_AFTER": "1"})}
+    at_once = {"RPMA_CARRY_AFTER": "1"}
+    ways = {"carried": (carried, {}), "carried at once": (carried, at_once),
+            "carried to and fro": (carried, {**at_once, "RPMA_CARRY_SHAKE": "1"})}
     count = differences = 0
     for name in names:
         with tempfile.TemporaryDirectory() as folder:

@@ -895,6 +895,70 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
     }
 }
 
+union rights {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int))];
+};
+
+static struct msghdr message_with(union rights *rights, struct iovec *part) {
+    return (struct msghdr){.msg_iov = part,
+                           .msg_iovlen = 1,
+                           .msg_control = rights->room,
+                           .msg_controllen = sizeof(rights->room)};
+}
+
+static void send_descriptor(int to, int fd) {
+    union rights rights = {
+        .head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    const struct msghdr message = message_with(&rights, &part);
+    memcpy(CMSG_DATA(&rights.head), &fd, sizeof(fd));
+    assert_int_equal(sendmsg(to, &message, 0), 1);
+}
+
+static int receive_descriptor(int from) {
+    union rights rights;
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = message_with(&rights, &part);
+    int fd = -1;
+    assert_int_equal(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
+    assert_non_null(CMSG_FIRSTHDR(&message));
+    memcpy(&fd, CMSG_DATA(&rights.head), sizeof(fd));
+    return fd;
+}
+
+/* As in the kernel, the set keeps a socket that a message has, and tells of an edge once. */
+static void a_set_tells_of_a_passed_socket_once(void **state) {
+    (void)state;
+    int ends[2];
+    int pipe_ends[2];
+    make_pair(ends);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pipe_ends), 0);
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = 7};
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event), 0);
+    assert_int_equal(shutdown(ends[1], SHUT_WR), 0);
+    assert_int_equal(epoll_wait(set, &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.u32, 7);
+    assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+    send_descriptor(pipe_ends[0], ends[0]);
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+    ends[0] = receive_descriptor(pipe_ends[1]);
+    assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+    /* What happens then is told still. */
+    assert_int_equal(send(ends[0], "!", 1, 0), 1);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(epoll_wait(set, &event, 1, wait_ms), 1);
+    assert_int_equal(event.data.u32, 7);
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+    assert_int_equal(close(set), 0);
+    close_pair(pipe_ends);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -925,6 +989,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_vfork_child_closes_for_itself),
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
         cmocka_unit_test(sets_are_in_one_another),
+        cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
