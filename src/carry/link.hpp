@@ -72,7 +72,8 @@ struct Link {
     std::uint32_t maker;  // the side that made it
     std::atomic<std::uint32_t> state;
     // Between two hosts an end says before it closes what its kernel does: it resets the connection when the
-    // program asks for that, or has not read all; or the program has shut it down before.
+    // program asks for that, or has not read all, or it may, because a message has the socket (SCM_RIGHTS);
+    // or the program has shut it down before.
     enum Closed : std::uint32_t { NotClosed, Orderly, Resets, AfterShutdown };
     std::atomic<std::uint32_t> closed[2];  // by side
     std::atomic<std::uint32_t> leaves[2];  // by side: the end sends through TCP from here on

@@ -131,9 +131,8 @@ void Socket::say_how_it_closes(int fd) {
     socklen_t length = sizeof(asked);
     (void)LIBC(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &asked, &length);
     const bool is_unread = in_ring(in_.turn) != 0 || unread_in_tcp(fd) != 0;
-    link()->closed[side_] = is_unread || (asked.l_onoff != 0 && asked.l_linger == 0) ? Link::Resets
-                            : may_end_                                               ? Link::AfterShutdown
-                                                                                     : Link::Orderly;
+    const bool may_reset = is_unread || is_passed_on_ || (asked.l_onoff != 0 && asked.l_linger == 0);
+    link()->closed[side_] = may_reset ? Link::Resets : may_end_ ? Link::AfterShutdown : Link::Orderly;
 }
 
 // Bytes that come to a socket after its end make the kernel reset the connection. Those in a ring do not: the

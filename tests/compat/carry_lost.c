@@ -201,6 +201,28 @@ static void lost_bytes_are_an_error(void **state) {
     (void)alarm(0);
 }
 
+/* Who closes a number of a socket that a message has does not say how the connection ends. */
+static void a_reset_of_a_passed_socket_is_one(void **state) {
+    (void)state;
+    struct talk talk = {.sent = 0};
+    int passing[2];
+    (void)alarm(hangs_after_s);
+    make_pair(talk.ends);
+    go_over(&talk);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, passing), 0);
+    send_descriptor(passing[0], talk.ends[0]);
+    assert_int_equal(close(talk.ends[0]), 0);
+    const int passed = receive_descriptor(passing[1]);
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    assert_int_equal(setsockopt(passed, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    assert_int_equal(close(passed), 0);
+    assert_int_equal(receive_some(&talk, 1), -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(close(talk.ends[1]), 0);
+    close_pair(passing);
+    (void)alarm(0);
+}
+
 /* Sends a byte that the ring does not carry. */
 static ssize_t send_past_the_ring(struct talk *talk) {
     return send_some(talk, 1, MSG_DONTROUTE);
@@ -276,6 +298,7 @@ int main(int count, char **words) {
     static void (*endings[])(struct talk *) = {send_more_than_the_ring_takes, send_through_tcp, shut_down,
                                                close_it};
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reset_of_a_passed_socket_is_one),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[2]),

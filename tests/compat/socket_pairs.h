@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* socket_pairs: connected sockets, and counted signals, for tests of libc's calls. Include it after cmocka.h.
+/* socket_pairs: connected sockets, passed descriptors and counted signals, for tests of libc's calls. Include
+ * it after cmocka.h.
  */
 #ifndef SOCKET_PAIRS_H
 #define SOCKET_PAIRS_H 1
@@ -98,6 +99,40 @@ static inline void make_pair(int ends[2]) {
 static inline void close_pair(const int ends[2]) {
     assert_int_equal(close(ends[0]), 0);
     assert_int_equal(close(ends[1]), 0);
+}
+
+union rights {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int))];
+};
+
+static inline struct msghdr message_with(union rights *rights, struct iovec *part) {
+    return (struct msghdr){.msg_iov = part,
+                           .msg_iovlen = 1,
+                           .msg_control = rights->room,
+                           .msg_controllen = sizeof(rights->room)};
+}
+
+static inline void send_descriptor(int to, int fd) {
+    union rights rights = {
+        .head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    const struct msghdr message = message_with(&rights, &part);
+    memcpy(CMSG_DATA(&rights.head), &fd, sizeof(fd));
+    assert_int_equal(sendmsg(to, &message, 0), 1);
+}
+
+static inline int receive_descriptor(int from) {
+    union rights rights;
+    char byte = 0;
+    struct iovec part = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message = message_with(&rights, &part);
+    int fd = -1;
+    assert_int_equal(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
+    assert_non_null(CMSG_FIRSTHDR(&message));
+    memcpy(&fd, CMSG_DATA(&rights.head), sizeof(fd));
+    return fd;
 }
 
 static volatile sig_atomic_t signals;

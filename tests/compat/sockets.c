@@ -895,40 +895,6 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
     }
 }
 
-union rights {
-    struct cmsghdr head;
-    char room[CMSG_SPACE(sizeof(int))];
-};
-
-static struct msghdr message_with(union rights *rights, struct iovec *part) {
-    return (struct msghdr){.msg_iov = part,
-                           .msg_iovlen = 1,
-                           .msg_control = rights->room,
-                           .msg_controllen = sizeof(rights->room)};
-}
-
-static void send_descriptor(int to, int fd) {
-    union rights rights = {
-        .head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
-    char byte = 0;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    const struct msghdr message = message_with(&rights, &part);
-    memcpy(CMSG_DATA(&rights.head), &fd, sizeof(fd));
-    assert_int_equal(sendmsg(to, &message, 0), 1);
-}
-
-static int receive_descriptor(int from) {
-    union rights rights;
-    char byte = 0;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = message_with(&rights, &part);
-    int fd = -1;
-    assert_int_equal(recvmsg(from, &message, MSG_CMSG_CLOEXEC), 1);
-    assert_non_null(CMSG_FIRSTHDR(&message));
-    memcpy(&fd, CMSG_DATA(&rights.head), sizeof(fd));
-    return fd;
-}
-
 /* As in the kernel, the set keeps a socket that a message has, and tells of an edge once. */
 static void a_set_tells_of_a_passed_socket_once(void **state) {
     (void)state;
