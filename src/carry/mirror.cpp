@@ -3,21 +3,30 @@
 #include "carry/mirror.hpp"
 
 #include <dlfcn.h>
+#include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/address.hpp"
 #include "base/clock.hpp"
 #include "base/fork.hpp"
+#include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/network.hpp"
 #include "carry/meeting.hpp"
@@ -34,6 +43,45 @@ constinit std::atomic<MirrorDevice *> loaded{nullptr};
 
 // A peer that is stopped, or whose program is, does not answer. Then the process goes on.
 constexpr std::chrono::seconds waits_for_answers{1};
+
+// Returns whether the kernel's route to an address ends on this host. A program that may not ask gets false.
+bool is_of_this_host(const Connection::End &end) {
+    const bool is_four = IN6_IS_ADDR_V4MAPPED(&end.address);
+    const auto bytes = is_four ? std::span{end.address.s6_addr}.subspan(12)
+                               : std::span<const std::uint8_t>{end.address.s6_addr};
+    struct {
+        nlmsghdr head;
+        rtmsg route;
+        rtattr to;
+        std::array<std::uint8_t, sizeof(in6_addr)> address;
+        rtattr over;
+        std::uint32_t interface;
+    } ask{};
+    ask.route.rtm_family = is_four ? AF_INET : AF_INET6;
+    ask.route.rtm_dst_len = static_cast<unsigned char>(bytes.size() * 8);
+    ask.to = {.rta_len = static_cast<unsigned short>(RTA_LENGTH(bytes.size())), .rta_type = RTA_DST};
+    std::ranges::copy(bytes, ask.address.begin());
+    ask.over = {.rta_len = RTA_LENGTH(sizeof(ask.interface)), .rta_type = RTA_OIF};
+    ask.interface = end.scope;
+    const std::size_t size = end.scope != 0 ? sizeof(ask) : NLMSG_LENGTH(sizeof(rtmsg)) + ask.to.rta_len;
+    ask.head = {.nlmsg_len = static_cast<std::uint32_t>(size),
+                .nlmsg_type = RTM_GETROUTE,
+                .nlmsg_flags = NLM_F_REQUEST,
+                .nlmsg_seq = 0,
+                .nlmsg_pid = 0};
+    struct {
+        nlmsghdr head;
+        rtmsg route;
+        std::array<std::byte, 1024> attributes;
+    } answer{};
+    const int fd = LIBC(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    const bool is_answered = fd >= 0 && LIBC(send)(fd, &ask, size, 0) == static_cast<ssize_t>(size) &&
+                             LIBC(recv)(fd, &answer, sizeof(answer), 0) > 0;
+    if (fd >= 0) {
+        (void)LIBC(close)(fd);
+    }
+    return is_answered && answer.head.nlmsg_type == RTM_NEWROUTE && answer.route.rtm_type == RTN_LOCAL;
+}
 
 // The kinds of the devices. They are read at the start: nginx clears its environment, and others write their
 // titles there, or see other files later.
@@ -165,8 +213,11 @@ MirrorDevice *device_for(const Connection &connection) {
     const Connection::End &own = connection.ends[connection.side];
     const Connection::End &peers = connection.ends[1 - connection.side];
     const bool is_forced = wanted().forced[0] != '\0';
-    const bool is_here = IN6_ARE_ADDR_EQUAL(&own.address, &peers.address);
-    if (beginnings() == nullptr || (!is_forced && (is_here || !wanted().has_peer(peers.address)))) {
+    const auto is_another_host = [&] {
+        return IN6_ARE_ADDR_EQUAL(&own.address, &peers.address) == 0 && wanted().has_peer(peers.address) &&
+               !is_of_this_host(peers);
+    };
+    if (beginnings() == nullptr || (!is_forced && !is_another_host())) {
         return nullptr;
     }
     static MirrorDevice *const chosen = load(is_forced ? wanted().forced : wanted().for_peers);

@@ -99,8 +99,8 @@ struct Answers {
 namespace mirrors {
 
 // Returns the device that a connection's other end may be asked for on, or nullptr. RPMA_CARRY_PEERS has the
-// kind of the device (soft or kernel) for hosts in the networks of /etc/rdma/rsocket/peers, where the
-// connection has two addresses. RPMA_CARRY_DEVICE has it for all connections, for tests.
+// kind of the device (soft or kernel) for other hosts in the networks of /etc/rdma/rsocket/peers.
+// RPMA_CARRY_DEVICE has it for all connections, for tests.
 [[nodiscard]] MirrorDevice *device_for(const Connection &connection);
 // Returns that device, once there is one.
 [[nodiscard]] MirrorDevice *device();

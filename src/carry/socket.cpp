@@ -147,11 +147,13 @@ void Socket::publish() const {
     const auto write = [](auto &word, auto value) {
         std::atomic_ref{word}.store(value, std::memory_order_relaxed);
     };
-    write(live->link, is_linked() ? registry::Link::Memory : registry::Link::Tcp);
+    const auto link = is_far_ ? registry::Link::Device : registry::Link::Memory;
+    write(live->link, is_linked() ? link : registry::Link::Tcp);
     write(live->sent_bytes, out_.count.load(std::memory_order_relaxed));
     write(live->received_bytes, in_.count.load(std::memory_order_relaxed));
-    write(live->sent_by_memory, out_.put.load(std::memory_order_relaxed));
-    write(live->received_by_memory, in_.taken.load(std::memory_order_relaxed));
+    write(live->sent_by_link, out_.put.load(std::memory_order_relaxed));
+    write(live->received_by_link, in_.taken.load(std::memory_order_relaxed));
+    write(live->is_by_device, std::uint64_t{is_far_});
     write(live->turns_back, std::uint64_t{turns_back()});
 }
 
@@ -269,7 +271,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
         }
         if (done == bytes && bytes != 0) {
             if (out_.rung > most_rung) {
-                leave();
+                leave("most messages find the receiver asleep");
             }
             return static_cast<ssize_t>(done);
         }
@@ -279,7 +281,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
         }
         leave_ring();
         if (Shake::leaves(out_.count)) {
-            leave();
+            leave("a test wants it");
         }
         out_.under_way.fetch_add(1);
     }
@@ -496,8 +498,10 @@ void Socket::send_doorbell(int fd) {
 }
 
 // From here on this end sends through TCP, until there is another link.
-void Socket::leave() {
+void Socket::leave(const char *why) {
     leave_ring();
+    why_back_ = why;
+    records::tell(*this, why);
     out_.stays_in_tcp = true;
     link()->leaves[side_] = 1;
     push_and_tell();
@@ -511,7 +515,7 @@ void Socket::leave_with_peer(int fd) {
     }
     if (left.leaves[side_] == 0) {
         const Section section{locks().out};
-        leave();
+        leave("the other end came back");
     }
     bool is_left = false;
     if (epolls::may_rename(*this, fd)) {
@@ -555,6 +559,8 @@ void Socket::take_link(Link &link) {
         mirrors::set(*this, mirrors::device()->take(sockets.place_of(*this)));
     }
     has_link_ = true;
+    why_back_ = nullptr;
+    records::tell(*this, "");
     push();
 }
 
@@ -1055,7 +1061,7 @@ void Socket::before_shutdown() {
 
 const char *Socket::why_in_tcp() const {
     const char *const why = why_in_tcp_.load();
-    return why != its_end ? why : nullptr;
+    return why == nullptr ? why_back_.load() : why != its_end ? why : nullptr;
 }
 
 void Socket::will_stay(const char *why) {
@@ -1153,12 +1159,16 @@ bool Socket::one_process_less() {
     return processes_.fetch_sub(1) == 1;
 }
 
+Socket::Counts Socket::counts(std::uint64_t all, std::uint64_t by_link) const {
+    return {.by_memory = is_far_ ? 0 : by_link, .by_device = is_far_ ? by_link : 0, .by_tcp = all - by_link};
+}
+
 Socket::Counts Socket::received() const {
-    return {.by_memory = in_.taken, .by_tcp = in_.count - in_.taken};
+    return counts(in_.count, in_.taken);
 }
 
 Socket::Counts Socket::sent() const {
-    return {.by_memory = out_.put, .by_tcp = out_.count - out_.put};
+    return counts(out_.count, out_.put);
 }
 
 }  // namespace carry

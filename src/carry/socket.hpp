@@ -196,19 +196,21 @@ public:
 
     struct Counts {
         std::uint64_t by_memory = 0;  // bytes
+        std::uint64_t by_device = 0;
         std::uint64_t by_tcp = 0;
     };
     [[nodiscard]] Counts received() const;
     [[nodiscard]] Counts sent() const;
     [[nodiscard]] std::uint32_t turns_back() const { return out_.turn / 2; }
-    // Returns why it stays in TCP; nullptr where that is not known, or the end of the connection was the
-    // reason.
+    // Returns why it stays in TCP, or came back there; nullptr where that is not known, or the end of the
+    // connection was the reason.
     [[nodiscard]] const char *why_in_tcp() const;
 
     std::atomic<std::uint32_t> next_free;  // of carry/sockets
 
 private:
     friend class Meeting;
+    [[nodiscard]] Counts counts(std::uint64_t all, std::uint64_t by_link) const;
     void send_without_delay(int fd);
     // While one lives, the link stays mapped, also when another thread closes the descriptor.
     class Inside {
@@ -324,7 +326,7 @@ private:
     void ring_doorbell(int fd);
     void send_doorbell(int fd);
     void wake_before_leaving();
-    void leave();
+    void leave(const char *why);
     void take_link(Link &link);
     void leave_with_peer(int fd);
 
@@ -356,6 +358,7 @@ private:
     bool is_smc_;
     std::atomic<bool> blocks_;
     std::atomic<const char *> why_in_tcp_;  // why it stays in TCP for good; nullptr: it need not
+    std::atomic<const char *> why_back_;    // why it left its last link
     std::atomic<bool> may_end_;             // before_shutdown() was called
     std::atomic<bool> is_passed_on_;        // pass_on() was called
     std::atomic<bool> was_reset_;           // as far as the program knows

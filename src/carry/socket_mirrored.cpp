@@ -191,7 +191,7 @@ bool Socket::answer(int fd) {
         out_.stays_in_tcp = true;
     }
     if (leaves_first && !is_in_ring(out_.turn)) {
-        leave();
+        leave("the device has lost the peer");
     }
     return true;
 }
@@ -205,7 +205,7 @@ void Socket::ask_back(base::Clock::time_point until) {
     while (is_in_ring(out_.turn) && !is_mirror_lost() && !has_settled_turn() && base::Clock::now() < until) {
     }
     if (is_mirror_lost() || has_settled_turn()) {
-        leave();
+        leave("the process forks");
     } else {
         out_.stays_in_tcp = true;
         link()->leaves[side_] = 1;

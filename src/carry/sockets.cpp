@@ -170,22 +170,29 @@ bool Sockets::take(int fd, Socket &socket, bool is_open) {
 void Totals::add(const Socket &socket) {
     const Socket::Counts in = socket.received();
     const Socket::Counts out = socket.sent();
-    const bool is_over = in.by_memory + out.by_memory != 0;
-    over += is_over ? 1 : 0;
-    if (!is_over && in.by_tcp + out.by_tcp != 0) {
-        ++in_tcp;
+    const bool is_over_memory = in.by_memory + out.by_memory != 0;
+    const bool is_over_device = in.by_device + out.by_device != 0;
+    const bool is_over = is_over_memory || is_over_device;
+    over_memory += is_over_memory ? 1 : 0;
+    over_device += is_over_device ? 1 : 0;
+    if (is_over || in.by_tcp + out.by_tcp != 0) {
+        in_tcp += is_over ? 0 : 1;
+        Reasons &all = is_over ? back_reasons : reasons;
         const char *const why = socket.why_in_tcp();
         auto *const reason = std::ranges::find_if(
-            reasons, [why](const Reason &one) { return one.text == nullptr || one.text == why; });
-        if (why != nullptr && reason != reasons.end()) {
+            all, [why](const Reason &one) { return one.text == nullptr || one.text == why; });
+        if (why != nullptr && reason != all.end()) {
             *reason = {.text = why, .count = reason->count + 1};
         }
     }
     back += socket.turns_back();
-    received.by_memory += in.by_memory;
-    received.by_tcp += in.by_tcp;
-    sent.by_memory += out.by_memory;
-    sent.by_tcp += out.by_tcp;
+    const auto sum = [](Socket::Counts &all, const Socket::Counts &one) {
+        all.by_memory += one.by_memory;
+        all.by_device += one.by_device;
+        all.by_tcp += one.by_tcp;
+    };
+    sum(received, in);
+    sum(sent, out);
 }
 
 Totals Sockets::totals() const {

@@ -21,10 +21,15 @@ struct Totals {
         std::uint64_t count = 0;
     };
 
-    std::uint64_t over = 0;
+    // As many as Socket::stay() and Socket::leave() are called with, and more.
+    using Reasons = std::array<Reason, 24>;
+
+    std::uint64_t over_memory = 0;
+    std::uint64_t over_device = 0;
     std::uint64_t in_tcp = 0;
-    std::array<Reason, 16> reasons{};  // as many as Socket::stay() is called with, and more
-    std::uint64_t back = 0;            // turns that went back to TCP
+    Reasons reasons{};       // of these
+    std::uint64_t back = 0;  // turns that went back to TCP
+    Reasons back_reasons{};  // of connections that were over
     Socket::Counts received;
     Socket::Counts sent;
 

@@ -24,6 +24,32 @@ bool is_always = false;  // also of a process without a connection
 int file = -1;
 char program[64];  // before it writes its title there
 
+// " (a reason: 2, another one: 1)", or nothing.
+class ReasonsText {
+public:
+    explicit ReasonsText(const carry::Totals::Reasons &reasons) {
+        std::size_t used = 0;
+        for (const carry::Totals::Reason &reason : reasons) {
+            if (reason.text != nullptr && used < sizeof(text_)) {
+                used += static_cast<std::size_t>(std::snprintf(text_ + used, sizeof(text_) - used,
+                                                               "%s%s: %lu", used == 0 ? " (" : ", ",
+                                                               reason.text, reason.count));
+            }
+        }
+        if (used != 0 && used < sizeof(text_)) {
+            (void)std::snprintf(text_ + used, sizeof(text_) - used, ")");
+        }
+    }
+    [[nodiscard]] const char *get() const { return text_; }
+
+private:
+    char text_[768] = "";
+};
+
+std::uint64_t all_of(const carry::Socket::Counts &counts) {
+    return counts.by_memory + counts.by_device + counts.by_tcp;
+}
+
 void tell() {
     if (!is_wanted || base::is_in_parents_memory()) {
         return;
@@ -35,27 +61,21 @@ void tell() {
             totals.add(socket);
         }
     });
-    if (totals.over + totals.in_tcp == 0 && !is_always) {
+    if (totals.over_memory + totals.over_device + totals.in_tcp == 0 && !is_always) {
         return;
     }
-    char why[512] = "";
-    std::size_t used = 0;
-    for (const carry::Totals::Reason &reason : totals.reasons) {
-        if (reason.text != nullptr && used < sizeof(why)) {
-            used +=
-                static_cast<std::size_t>(std::snprintf(why + used, sizeof(why) - used, "%s%s: %lu",
-                                                       used == 0 ? " (" : ", ", reason.text, reason.count));
-        }
-    }
-    char line[1024];
-    const int size =
-        std::snprintf(line, sizeof(line),
-                      "rpma run --sockets: %s[%d]: %lu connections over memory, %lu over TCP%s%s; %lu bytes "
-                      "received, %lu of "
-                      "them over memory, %lu sent, %lu of them over memory; %lu turns back to TCP\n",
-                      program, getpid(), totals.over, totals.in_tcp, why, used != 0 ? ")" : "",
-                      totals.received.by_memory + totals.received.by_tcp, totals.received.by_memory,
-                      totals.sent.by_memory + totals.sent.by_tcp, totals.sent.by_memory, totals.back);
+    const ReasonsText why_in_tcp{totals.reasons};
+    const ReasonsText why_back{totals.back_reasons};
+    char line[2048];
+    const int size = std::snprintf(
+        line, sizeof(line),
+        "rpma run --sockets: %s[%d]: %lu connections over memory, %lu over a device, %lu over TCP%s; %lu "
+        "bytes "
+        "received, %lu of them over memory, %lu over a device, %lu sent, %lu of them over memory, %lu over a "
+        "device; %lu turns back to TCP%s\n",
+        program, getpid(), totals.over_memory, totals.over_device, totals.in_tcp, why_in_tcp.get(),
+        all_of(totals.received), totals.received.by_memory, totals.received.by_device, all_of(totals.sent),
+        totals.sent.by_memory, totals.sent.by_device, totals.back, why_back.get());
     const int to = file >= 0 ? file : STDERR_FILENO;
     struct stat status{};
     if (size > 0 && fstat(to, &status) == 0 && !S_ISSOCK(status.st_mode)) {

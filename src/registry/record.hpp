@@ -29,7 +29,7 @@ enum class State : std::uint8_t {
     Closing = 6,
 };
 // The way that the bytes take. A listener has Rdma where it does not listen in TCP. A carried connection is
-// the kernel's, and its bytes go through memory where Live::link says so.
+// the kernel's, and its bytes go through memory or over a device where Live::link says so.
 enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3, Carried = 4 };
 // The link of an established stream, and its name at the same place (rpma_conn_get_link).
 enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3, Tls = 4 };
@@ -70,22 +70,26 @@ struct Live {
     std::uint64_t received_bytes = 0;
     std::uint64_t placed_bytes = 0;  // by riowrite
     // A stream has the peer's windows and credits since the beginning. Those that are left are this number
-    // less the number that was sent. A carried connection has its bytes through memory.
+    // less the number that was sent. A carried connection has its bytes past TCP.
     union {
         std::uint64_t granted_bytes = 0;
-        std::uint64_t sent_by_memory;
+        std::uint64_t sent_by_link;
     };
     union {
         std::uint64_t granted_messages = 0;
-        std::uint64_t received_by_memory;
+        std::uint64_t received_by_link;
     };
     // Says how often a send had to wait until the peer granted more, and until the device had sent its bytes;
-    // or how often a carried connection's bytes went back from memory to TCP.
+    // or how often a carried connection's bytes went back to TCP, and whether they go over a device, not
+    // memory.
     union {
         std::uint64_t stalls_for_peer = 0;
         std::uint64_t turns_back;
     };
-    std::uint64_t stalls_for_device = 0;
+    union {
+        std::uint64_t stalls_for_device = 0;
+        std::uint64_t is_by_device;
+    };
 };
 
 struct Record {

@@ -30,7 +30,8 @@ END
 # Asks and gets the answers, as often as it is told, or until the file is there.
 cat >ask.py <<'END'
 import os, socket, sys
-one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+source = (sys.argv[5], 0) if sys.argv[5] else None
+one = socket.create_connection((sys.argv[1], int(sys.argv[2])), source_address=source)
 asked = 0
 while not os.path.exists(sys.argv[3]) and asked != int(sys.argv[4]):
     said = (b"%d " % asked * 100)[:100]
@@ -56,9 +57,10 @@ for interface in lo veth1; do "${there[@]}" ip link set "$interface" up; done
 is_over() {
     "$rpma" sockets --json | python3 -c '
 import json, sys
-sys.exit(not any(one["memory_bytes"] and (one["peer"] or "").endswith(sys.argv[1])
+sys.exit(not any((one["memory_bytes"] or one["device_bytes"]) and (one["peer"] or "").endswith(sys.argv[1])
                  for one in json.load(sys.stdin)["sockets"]))' ":$port"
 }
+source= # the client's address; the kernel's choice where there is none
 # talks NAME ADDRESS ASKS SERVER'S-PREFIX...: the server's prefix says on which host it is.
 talks() {
     local name=$1 address=$2 asks=$3
@@ -69,7 +71,7 @@ talks() {
     server=$!
     background+=("$server")
     read -r _ <"$name.ready"
-    "${carried_by[@]}" python3 ask.py "$address" "$port" "$name.over" "$asks" 2>"$name.client" &
+    "${carried_by[@]}" python3 ask.py "$address" "$port" "$name.over" "$asks" "$source" 2>"$name.client" &
     client=$!
     background+=("$client")
     if [ "$asks" = -1 ]; then
@@ -82,8 +84,13 @@ talks() {
     wait $client || die "$name: the client failed: $(cat "$name.client")"
     ended "$name"
 }
-went_over() { grep -Eq 'bytes received, [1-9][0-9]* of them over memory, [0-9]+ sent, [1-9][0-9]* of them over memory' "$1"; }
-stayed() { grep -Eq ' 0 connections over memory, 1 over TCP.* [1-9][0-9]* bytes received, 0 of them' "$1"; }
+went_over_device() {
+    grep -Eq ': 0 connections over memory, 1 over a device, .* received, 0 of them over memory, [1-9][0-9]* over a device, [0-9]+ sent, 0 of them over memory, [1-9]' "$1"
+}
+went_over_memory() {
+    grep -Eq ': 1 connections over memory, 0 over a device, .* received, [1-9][0-9]* of them over memory, 0 over a device, [0-9]+ sent, [1-9]' "$1"
+}
+stayed() { grep -Eq ' 0 connections over memory, 0 over a device, 1 over TCP' "$1"; }
 
 carried_by=(timeout 100 "$rpma" run --sockets --stats --device soft)
 # Neither is asked.
@@ -93,11 +100,17 @@ for end in server client; do stayed "unnamed.$end" || die "a host was asked: $(c
 # Both name the other one's network.
 echo '192.0.2.0/24  # both hosts' >/etc/rdma/rsocket/peers
 talks named 192.0.2.2 -1 "${there[@]}"
-for end in server client; do went_over "named.$end" || die "nothing went over the device: $(cat "named.$end")"; done
+for end in server client; do went_over_device "named.$end" || die "nothing went over the device: $(cat "named.$end")"; done
 
-# Within a host it is memory, at this host's own address too.
+# Within a host it is memory, at this host's own address too, and from another one of its addresses.
 talks here 192.0.2.1 -1 env
-for end in server client; do went_over "here.$end" || die "nothing went over memory: $(cat "here.$end")"; done
+ip address add 192.0.2.3/24 dev veth0
+source=192.0.2.3
+talks twice 192.0.2.1 -1 env
+source=
+for end in here.server here.client twice.server twice.client; do
+    went_over_memory "$end" || die "nothing went over memory: $(cat "$end")"
+done
 
 # A device is not wanted.
 carried_by=(timeout 100 "$rpma" run --sockets --stats --device memory)

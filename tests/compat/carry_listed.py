@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """carry_listed.py RPMA: `rpma sockets` shows the connections that `rpma run --sockets` carries: their bytes, those of them
-that went through memory, and why a connection stays in TCP."""
+that went through memory, and why a connection stays in TCP. `--stats` adds them up, with the reasons for which they came back."""
 import json
 import os
 import socket
@@ -25,6 +25,7 @@ def ends():
         server.sendall(b"y" * 10)
         assert len(client.recv(10, socket.MSG_WAITALL)) == 10
     pause("carried")
+    server.send(b"!", socket.MSG_OOB)
     client.shutdown(socket.SHUT_WR)
     pause("shut")
     client.close()
@@ -33,8 +34,8 @@ def ends():
 
 
 def main(rpma):
-    command = [rpma, "run", "--sockets", "--device", "memory", sys.executable, os.path.abspath(__file__), "--ends"]
-    program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    command = [rpma, "run", "--sockets", "--stats", "--device", "memory", sys.executable, os.path.abspath(__file__), "--ends"]
+    program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def at(step):
         """Returns the client's row when the program has come to the step, or None."""
@@ -53,11 +54,14 @@ def main(rpma):
     carried = at("carried")
     assert (carried["mode"], carried["link"], carried["state"], carried["reason"]) == ("carried", "memory", "established", None)
     assert (carried["sent_bytes"], carried["received_bytes"], carried["turns_back"]) == (100_000, 10_000, 0)
-    assert 100_000 < carried["memory_bytes"] < 110_000
+    assert 100_000 < carried["memory_bytes"] < 110_000 and carried["device_bytes"] == 0
     shut = at("shut")
     assert shut["reason"] == "the program shuts it down" and shut["turns_back"] == 1
     assert at("closed") is None
-    assert program.wait(20) == 0
+    _, figures = program.communicate(timeout=20)
+    assert program.returncode == 0
+    assert ": 2 connections over memory, 0 over a device, 0 over TCP; 110000 bytes received" in figures, figures
+    assert figures.endswith("; 2 turns back to TCP (urgent data: 1)\n"), figures
 
 
 if __name__ == "__main__":

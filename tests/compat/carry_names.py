@@ -56,12 +56,12 @@ def talk(rpma):
 
 def goes_over_memory(rpma):
     _, figures = talk(rpma)
-    assert " 1 connections over memory, 0 over TCP;" in figures, figures
+    assert " 1 connections over memory, 0 over a device, 0 over TCP;" in figures, figures
 
 
 def stays_in_tcp(rpma):
     rows, figures = talk(rpma)
-    assert " 0 connections over memory, 1 over TCP (its user has no table in /dev/shm: 1);" in figures, figures
+    assert " 0 connections over memory, 0 over a device, 1 over TCP (its user has no table in /dev/shm: 1);" in figures, figures
     return rows
 
 

@@ -50,8 +50,8 @@ asks() {
     grep -q 'what the server has' "$1.got" || die "$1 got something else"
     grep -q "$2" "$1.out" || die "$1: the reason is not shown"
 }
-asks seen ': [01] connections over memory, [01] over TCP.*; [1-9]'
-asks raw ': 0 connections over memory, 0 over TCP; 0 bytes' -DRAW
+asks seen ': [01] connections over memory, 0 over a device, [01] over TCP.*; [1-9]'
+asks raw ': 0 connections over memory, 0 over a device, 0 over TCP; 0 bytes' -DRAW
 asks go '^rpma run --sockets: ./go is written in Go, ' -DGO
 asks static '^rpma run --sockets: ./static is linked statically: ' -static || echo 'no static program can be made here'
 printf '#!%s/static\n' "$work" >script
@@ -60,4 +60,4 @@ if [ -x static ]; then
     carry ./script "$port" >script.got 2>script.out || die "a script ended with $?"
     grep -q "^rpma run --sockets: $work/static is linked statically: " script.out || die "a script's interpreter is not shown"
 fi
-carry true 2>&1 | grep -q ': true.*: 0 connections over memory, 0 over TCP; 0 bytes' || die "a program without connections"
+carry true 2>&1 | grep -q ': true.*: 0 connections over memory, 0 over a device, 0 over TCP; 0 bytes' || die "a program without connections"

@@ -20,4 +20,4 @@ serve server "$sshd" -D -e -f "$work/config"
 said=$(carry ssh -F none -p "$port" -i user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes \
     127.0.0.1 'echo said by the shell' 2>ssh.out) || die "ssh failed"
 [ "$said" = 'said by the shell' ] || die "ssh said '$said'"
-grep -q 'rpma run --sockets: ssh.*: 0 connections over memory, 0 over TCP;' ssh.out || die "ssh is carried: $(cat ssh.out)"
+grep -q 'rpma run --sockets: ssh.*: 0 connections over memory, 0 over a device, 0 over TCP;' ssh.out || die "ssh is carried: $(cat ssh.out)"

@@ -11,18 +11,17 @@ interface=net_${device%0}
 second=${address%.*}.9
 ip address add "$second/24" dev "$interface"
 ip route replace local "$address" dev "$interface" table local proto kernel scope host src "$second"
-mkdir -p /etc/rdma/rsocket
-echo "$address/24" >/etc/rdma/rsocket/peers
-export RPMA_CARRY_AFTER=1
+# Within a host it would be memory.
+export RPMA_CARRY_AFTER=1 RPMA_CARRY_DEVICE=kernel
 carried_by=(timeout 300 "$rpma" run --sockets --stats)
 # went_over FILE: the process that wrote the file had bytes over the device, in both directions.
 went_over() {
-    grep -Eq 'bytes received, [1-9][0-9]* of them over memory, [0-9]+ sent, [1-9][0-9]* of them over memory' "$1" ||
+    grep -Eq 'bytes received, 0 of them over memory, [1-9][0-9]* over a device, [0-9]+ sent, 0 of them over memory, [1-9]' "$1" ||
         die "$1: nothing went over $device: $(tail -n 3 "$1")"
 }
 
 # goes_over: `rpma sockets` lists a connection that is over the device.
-goes_over() { "$rpma" sockets --json | grep -q '"link": *"memory"'; }
+goes_over() { "$rpma" sockets --json | grep -q '"link": *"device"'; }
 
 # Both ends meet in the background, while the client's commands go to and fro. The commands go on until they have met.
 serve redis redis-server --bind "$address" --port "$port" --protected-mode no --save '' --dir "$work"
@@ -61,5 +60,5 @@ for ((i = 0; i < 60; i++)); do printf 'url = "http://%s:%s/file"\noutput = "got.
 carry curl -sS --config urls 2>curl.out || die "curl failed"
 for ((i = 0; i < 60; i++)); do cmp "got.$i" www/file || die "a file changed"; done
 stop nginx QUIT
-grep -q 'bytes received, [1-9][0-9]* of them over memory' curl.out || die "nginx sent nothing over $device"
+grep -q 'bytes received, 0 of them over memory, [1-9][0-9]* over a device' curl.out || die "nginx sent nothing over $device"
 echo "nginx over $device: ok"

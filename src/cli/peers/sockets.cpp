@@ -154,7 +154,8 @@ Facts facts_of(const Seen &one, const Paths &paths) {
     const auto in_tcp = counts_of_kernel(one.description);
     const bool is_counted = is_stream || is_carried || in_tcp || one.description.mode == registry::Mode::Udp;
     const std::uint64_t sent = in_tcp ? in_tcp->sent_bytes : live.sent_bytes + live.placed_bytes;
-    const std::uint64_t by_memory = live.sent_by_memory + live.received_by_memory;
+    const std::uint64_t by_link = live.sent_by_link + live.received_by_link;
+    const bool is_by_device = is_carried && live.is_by_device != 0;
     const std::uint64_t received = in_tcp ? in_tcp->received_bytes : live.received_bytes;
     const auto word = [](const char *name, const char *column, const std::string &text) {
         return Fact{name, column, text.empty() ? nlohmann::json() : nlohmann::json(text),
@@ -182,7 +183,8 @@ Facts facts_of(const Seen &one, const Paths &paths) {
             word("peer", "PEER", address_text(one.description.peer)),
             count("sent_bytes", "SENT", is_counted, sent),
             count("received_bytes", "RECEIVED", is_counted, received),
-            count("memory_bytes", "BY MEMORY", is_carried, by_memory),
+            count("memory_bytes", "BY MEMORY", is_carried, is_by_device ? 0 : by_link),
+            count("device_bytes", "BY DEVICE", is_carried, is_by_device ? by_link : 0),
             count("turns_back", "TURNS BACK", is_carried, live.turns_back),
             count("paths", "PATHS", has_paths, has_paths ? multipath->second : 0),
             count("window_bytes", "WINDOW", is_stream, left(live.granted_bytes, live.sent_bytes)),
@@ -230,9 +232,9 @@ void add_sockets(CLI::App &app, Command &chosen) {
         "sockets", "List the rsockets of your processes, or as root those of all processes");
     command->footer(
         "PATHS is the number of paths of a connection of MPTCP.\n"
-        "BY MEMORY are the bytes of a carried TCP connection, of both directions, that went through memory; "
-        "TURNS\n"
-        "BACK tells how often its bytes went back to TCP.\n"
+        "BY MEMORY and BY DEVICE are the bytes of a carried TCP connection, of both directions, that went "
+        "through memory\n"
+        "or over an RDMA device; TURNS BACK tells how often its bytes went back to TCP.\n"
         "WINDOW and CREDITS are the bytes and messages that the peer still takes. PEER STALLS and DEVICE "
         "STALLS tell\n"
         "how often a send waited for more of these, or for the device to send its bytes. SHARD is the thread "
