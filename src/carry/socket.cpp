@@ -165,8 +165,9 @@ namespace {
 void keep_first(FirstBytes BeginningOf::*which, const Socket &socket, std::uint64_t offset, Parts parts,
                 ssize_t bytes) {
     BeginningOf *const beginning = offset < FirstBytes::most ? mirrors::beginning_of(socket) : nullptr;
-    if (beginning != nullptr) {
-        (beginning->*which).add(offset, parts, static_cast<std::uint64_t>(bytes));
+    if (beginning != nullptr) {  // of a call of the kernel only some may be known
+        (beginning->*which)
+            .add(offset, parts, std::min(static_cast<std::uint64_t>(bytes), base::size_of(parts)));
     }
 }
 
@@ -312,12 +313,25 @@ bool Socket::begin_kernels_send() {
     return true;
 }
 
-void Socket::end_kernels_send(ssize_t bytes) {
+void Socket::end_kernels_send(ssize_t bytes, std::span<std::byte> first) {
     if (bytes > 0) {
-        out_.count.fetch_add(static_cast<std::uint64_t>(bytes));
+        const std::uint64_t before = out_.count.fetch_add(static_cast<std::uint64_t>(bytes));
+        const iovec part{.iov_base = first.data(), .iov_len = first.size()};
+        keep_first(&BeginningOf::sent, *this, before, Parts{&part, 1}, bytes);
         publish();
     }
     out_.under_way.fetch_sub(1);
+}
+
+bool Socket::keeps_first(std::uint64_t count) const {
+    return count < FirstBytes::most && mirrors::beginning_of(*this) != nullptr;
+}
+
+std::size_t Socket::peek_in_tcp(int fd, std::span<std::byte> room) {
+    const int error = errno;
+    const ssize_t found = LIBC(recv)(fd, room.data(), room.size(), MSG_PEEK | MSG_DONTWAIT);
+    errno = error;
+    return static_cast<std::size_t>(std::max<ssize_t>(found, 0));
 }
 
 // The receiver has read all that went through TCP before its present turn, so the list of turns has room.

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -20,6 +21,7 @@
 #include <span>
 
 #include "base/clock.hpp"
+#include "carry/first_bytes.hpp"
 #include "carry/link.hpp"
 #include "carry/section.hpp"
 
@@ -83,14 +85,17 @@ public:
         return receive_linked(fd, parts, flags);
     }
     // Makes a call that only the kernel can make, and that sends bytes: sendfile(2), splice(2). by_kernel()
-    // returns how many.
-    template <typename Call>
-    ssize_t send_by_kernel(Call by_kernel) {
+    // returns how many. look(where to) copies the first of the bytes that it will send, as far as it knows
+    // them, and returns how many these are; it is called only for a connection's first bytes.
+    template <typename Call, typename Look>
+    ssize_t send_by_kernel(Call by_kernel, Look look) {
         if (!begin_kernels_send()) {
             return -1;
         }
+        std::array<std::byte, FirstBytes::most> first;
+        const std::size_t known = keeps_first(out_.count) ? look(std::span{first}) : 0;
         const ssize_t bytes = by_kernel();
-        end_kernels_send(bytes);
+        end_kernels_send(bytes, std::span{first}.first(known));
         return bytes;
     }
     // Makes a call of the kernel that receives, such as splice(2). Returns false, and calls nothing, when
@@ -102,8 +107,11 @@ public:
             in_.under_way.fetch_sub(1);
             return false;
         }
+        std::array<std::byte, FirstBytes::most> first;
+        const std::size_t known = keeps_first(in_.count) ? peek_in_tcp(fd, first) : 0;
         bytes = by_kernel();
-        received_unlinked(fd, {}, bytes, 0);
+        const iovec part{.iov_base = first.data(), .iov_len = known};
+        received_unlinked(fd, Parts{&part, 1}, bytes, 0);
         return true;
     }
     // Drops bytes that a receive with MSG_PEEK found.
@@ -301,7 +309,11 @@ private:
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
     [[nodiscard]] bool begin_kernels_send();
-    void end_kernels_send(ssize_t bytes);
+    void end_kernels_send(ssize_t bytes, std::span<std::byte> first = {});
+    // Returns whether the bytes behind this count are such as an end proves by that it has the connection.
+    [[nodiscard]] bool keeps_first(std::uint64_t count) const;
+    // Returns how many it has copied.
+    [[nodiscard]] static std::size_t peek_in_tcp(int fd, std::span<std::byte> room);
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;

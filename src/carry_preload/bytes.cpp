@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <span>
 
 #include "base/interpose.hpp"
 #include "base/parts.hpp"
@@ -191,7 +192,7 @@ INTERPOSED(3, sendmsg)(int fd, const msghdr *message, int flags) {
         return by_kernel();
     }
     if (message->msg_controllen != 0) {
-        return socket->send_by_kernel(by_kernel);
+        return socket->send_by_kernel(by_kernel, [](std::span<std::byte>) { return std::size_t{0}; });
     }
     return socket->send(fd, parts_of(message->msg_iov, message->msg_iovlen), flags, by_kernel);
 }

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 
 #include "base/interpose.hpp"
 #include "carry/sockets.hpp"
@@ -48,6 +49,30 @@ ssize_t splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, un
     return gone;
 }
 
+// Copies the bytes of a file that sendfile(2) is about to send, and returns how many.
+std::size_t look_at_file(int file, const off_t *offset, std::size_t bytes, std::span<std::byte> room) {
+    const int error = errno;
+    const off_t from = offset != nullptr ? *offset : lseek(file, 0, SEEK_CUR);
+    const ssize_t found = from >= 0 ? pread(file, room.data(), std::min(bytes, room.size()), from) : -1;
+    errno = error;
+    return static_cast<std::size_t>(std::max<ssize_t>(found, 0));
+}
+
+// The same of a pipe that splice(2) is about to empty.
+std::size_t look_at_pipe(int pipe, std::size_t bytes, std::span<std::byte> room) {
+    const int error = errno;
+    std::array<int, 2> copy{-1, -1};
+    ssize_t found = -1;
+    if (LIBC(pipe2)(copy.data(), O_CLOEXEC | O_NONBLOCK) == 0) {
+        found = tee(pipe, copy[1], std::min(bytes, room.size()), SPLICE_F_NONBLOCK);
+        found = found > 0 ? LIBC(read)(copy[0], room.data(), room.size()) : found;
+        (void)LIBC(close)(copy[0]);
+        (void)LIBC(close)(copy[1]);
+    }
+    errno = error;
+    return static_cast<std::size_t>(std::max<ssize_t>(found, 0));
+}
+
 int print(int fd, const char *format, va_list arguments) {
     char *text = nullptr;
     const int size = vasprintf(&text, format, arguments);
@@ -67,7 +92,8 @@ int print(int fd, const char *format, va_list arguments) {
 INTERPOSED(4, sendfile)(int to, int file, off_t *offset, size_t bytes) noexcept {
     const auto by_kernel = [&] { return LIBC(sendfile)(to, file, offset, bytes); };
     Socket *const socket = sockets.at(to);
-    return socket != nullptr ? socket->send_by_kernel(by_kernel) : by_kernel();
+    const auto look = [&](std::span<std::byte> room) { return look_at_file(file, offset, bytes, room); };
+    return socket != nullptr ? socket->send_by_kernel(by_kernel, look) : by_kernel();
 }
 
 static_assert(sizeof(off64_t) == sizeof(off_t));
@@ -78,7 +104,8 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
                       unsigned flags) {
     const auto by_kernel = [&] { return LIBC(splice)(from, from_offset, to, to_offset, bytes, flags); };
     if (Socket *const socket = sockets.at(to); socket != nullptr) {
-        return socket->send_by_kernel(by_kernel);
+        return socket->send_by_kernel(
+            by_kernel, [&](std::span<std::byte> room) { return look_at_pipe(from, bytes, room); });
     }
     Socket *const socket = sockets.at(from);
     if (socket == nullptr) {

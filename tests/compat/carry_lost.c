@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 
 #include "socket_pairs.h"
@@ -201,6 +203,42 @@ static void lost_bytes_are_an_error(void **state) {
     (void)alarm(0);
 }
 
+/* The ends show by their first bytes that they have the connection, also by those that calls move whose bytes
+   the library does not get. */
+static void a_connection_begins_with_bytes_of_the_kernels(void **state) {
+    (void)state;
+    char some[1000];
+    int in_pipe[2];
+    struct talk talk = {.sent = 0};
+    (void)alarm(hangs_after_s);
+    make_pair(talk.ends);
+    for (size_t i = 0; i < sizeof(some); ++i) {
+        some[i] = byte_at(i);
+    }
+    const int file = memfd_create("carry_lost", MFD_CLOEXEC);
+    assert_int_equal(write(file, some, sizeof(some)), sizeof(some));
+    off_t from = 0;
+    assert_int_equal(sendfile(talk.ends[0], file, &from, sizeof(some)), sizeof(some));
+    talk.sent = sizeof(some);
+    while (talk.received != talk.sent) {
+        assert_true(receive_some(&talk, SIZE_MAX) > 0);
+    }
+    assert_int_equal(pipe(in_pipe), 0);
+    assert_int_equal(write(in_pipe[1], some, sizeof(some)), sizeof(some));
+    assert_int_equal(splice(in_pipe[0], NULL, talk.ends[1], NULL, sizeof(some), 0), sizeof(some));
+    await(talk.ends[0], POLLIN);
+    assert_int_equal(splice(talk.ends[0], NULL, in_pipe[1], NULL, sizeof(some), 0), sizeof(some));
+    assert_int_equal(read(in_pipe[0], some, sizeof(some)), sizeof(some));
+    for (size_t i = 0; i < sizeof(some); ++i) {
+        assert_int_equal(some[i], byte_at(i));
+    }
+    go_over(&talk);
+    close_pair(talk.ends);
+    close_pair(in_pipe);
+    assert_int_equal(close(file), 0);
+    (void)alarm(0);
+}
+
 /* Who closes a number of a socket that a message has does not say how the connection ends. */
 static void a_reset_of_a_passed_socket_is_one(void **state) {
     (void)state;
@@ -298,6 +336,7 @@ int main(int count, char **words) {
     static void (*endings[])(struct talk *) = {send_more_than_the_ring_takes, send_through_tcp, shut_down,
                                                close_it};
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_connection_begins_with_bytes_of_the_kernels),
         cmocka_unit_test(a_reset_of_a_passed_socket_is_one),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
