@@ -75,6 +75,11 @@ void Handshake::expire() {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
         return;
     }
+    // The time for which it waited for its turn is none that the peer took.
+    if (const auto waited = std::exchange(waited_, {}); waits_ || waited != base::Clock::duration::zero()) {
+        group_->set_deadline(*this, base::Clock::now() + waited);
+        return;
+    }
     // When this process did not run for a while, the link may have bytes that the peer sent in time. Each
     // such look advances the connection, or one frame by a byte, or is the last, so the looks end. Records of
     // TLS may come without a byte of the frame.
@@ -173,9 +178,31 @@ bool Handshake::send_request() {
     return true;
 }
 
+// The responder's steps use its private key. The initiator's are for the program that asked for them.
+bool Handshake::has_its_turn() {
+    group_->mutex().assert_held();
+    if (role_ == Role::Initiator) {
+        return true;
+    }
+    if (!link_->ready().readable) {
+        return false;  // there is no step
+    }
+    if (!group_->may_take_long(base::origin_of(peer_))) {
+        waits_ = waits_.value_or(base::Clock::now());
+        return false;
+    }
+    if (const auto since = std::exchange(waits_, std::nullopt)) {
+        waited_ += base::Clock::now() - *since;
+    }
+    return true;
+}
+
 // Goes on with the handshake of TLS. Returns true when the link is secure, and the initiator's request is
 // sent.
 bool Handshake::secure() {
+    if (!has_its_turn()) {
+        return false;
+    }
     try {
         switch (tls_->go_on()) {
             case TlsStart::State::Waits:

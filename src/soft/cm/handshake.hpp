@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -82,6 +83,7 @@ private:
     }
     void connected();
     [[nodiscard]] bool send_request();
+    [[nodiscard]] bool has_its_turn();
     [[nodiscard]] bool secure();
     [[nodiscard]] const char *missing() const;
     void fail(int error, const char *text);
@@ -97,9 +99,11 @@ private:
     bool connecting_;
     bool delayed_;
     std::size_t last_look_ = SIZE_MAX;  // the bytes of the frame at the last look behind the deadline
-    std::unique_ptr<TlsStart> tls_;     // until the link is secure
-    std::unique_ptr<TlsStart> shaken_;  // from then on
-    wire::MpaFrame request_;            // an initiator's, with private_data_
+    std::optional<base::Clock::time_point> waits_;  // for its turn, since then
+    base::Clock::duration waited_{};                // before that, and not yet added to the deadline
+    std::unique_ptr<TlsStart> tls_;                 // until the link is secure
+    std::unique_ptr<TlsStart> shaken_;              // from then on
+    wire::MpaFrame request_;                        // an initiator's, with private_data_
     std::vector<std::byte> private_data_;
     std::array<std::byte, wire::mpa_max_frame_bytes> frame_{};
     std::size_t frame_bytes_ = 0;

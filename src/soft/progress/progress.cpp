@@ -133,8 +133,18 @@ void Group::clear_deadline(Source &source) {
     spare_ = std::move(buffer);
 }
 
+bool Group::may_take_long(base::Origin origin) {
+    const auto took = std::span{took_long_}.first(times_long_);
+    if (took.size() == most_long || std::ranges::find(took, origin) != took.end()) {
+        return false;
+    }
+    took_long_[times_long_++] = origin;
+    return true;
+}
+
 // A source may remove itself and others, or add others, while it makes progress.
 [[gnu::hot]] void Group::serve() {
+    times_long_ = 0;
     std::array<Source *, Lively::most + std::size_t{2} * events_a_turn> now;
     std::size_t count = 0;
     const bool relies = rule().relies;

@@ -24,7 +24,9 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -37,6 +39,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/mutex.hpp"
+#include "base/origin.hpp"
 #include "base/result.hpp"
 #include "base/shared_value.hpp"
 #include "soft/ground/unread_share.hpp"
@@ -79,6 +82,11 @@ public:
     // idle sources have none. The buffer has no bytes when there is no memory.
     [[nodiscard]] Buffer borrow_buffer(std::size_t size) REQUIRES(mutex_);
     void give_back(Buffer buffer) REQUIRES(mutex_);
+
+    // Returns whether a source may take a step in this turn that takes as long as many others, such as an
+    // operation with a private key. Each origin may take one in a turn, and all of them few, so that nobody
+    // waits for all such steps of others. The source has a descriptor that gives it another turn.
+    [[nodiscard]] bool may_take_long(base::Origin origin) REQUIRES(mutex_);
 
     // Needs no lock. Callers must order their changes to one source.
     void change(Source &source, int fd, Interest from, Interest to);
@@ -182,6 +190,9 @@ private:
     Lively lively_ GUARDED_BY(mutex_);
     std::span<Source *> due_ GUARDED_BY(
         mutex_);  // during a turn: the sources that it looks at; null in place of those removed since
+    static constexpr std::size_t most_long = 4;
+    std::array<base::Origin, most_long> took_long_ GUARDED_BY(mutex_){};  // in this turn
+    std::size_t times_long_ GUARDED_BY(mutex_) = 0;
     Deadlines timed_ GUARDED_BY(mutex_);
     Nudges nudges_;
     Buffer spare_ GUARDED_BY(mutex_);

@@ -15,9 +15,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/fd.hpp"
+#include "soft/cm/handshake.hpp"
+#include "soft/ground/environment.hpp"
+#include "soft/ground/limits.hpp"
+#include "soft/link/multipath_link.hpp"
 
 // This comes last, because it asserts.
 #include "tls_ends.hpp"
@@ -462,6 +469,73 @@ void without_a_file_nobody_connects(TlsEnds &ends) {
     assert_false(ends.device.has_event());
 }
 
+// ---- many start-ups at once ----
+
+// Keeps the start-ups as long as they last.
+class Asked final : public soft::HandshakeOwner {
+public:
+    void handshake_done(soft::Handshake &, const MpaFrame &) override { ++over; }
+    void handshake_failed(soft::Handshake &, int) override { ++over; }
+    int over = 0;
+};
+
+// Makes a connection to the peer, and returns this end of it.
+base::Fd accepted_from(test::Peer &peer) {
+    const base::Fd listener{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_in address = test::loopback(0);
+    socklen_t size = sizeof(address);
+    assert_int_equal(bind(listener.get(), reinterpret_cast<sockaddr *>(&address), size), 0);
+    assert_int_equal(listen(listener.get(), 1), 0);
+    assert_int_equal(getsockname(listener.get(), reinterpret_cast<sockaddr *>(&address), &size), 0);
+    peer.connect(ntohs(address.sin_port));
+    base::Fd near{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    assert_true(static_cast<bool>(near));
+    return near;
+}
+
+// One has four in all. The other start-ups have theirs in later turns, and the time for which they wait is
+// not their peers'.
+void an_origin_has_one_step_in_a_turn(TlsEnds &) {
+    struct Client {
+        std::uint32_t host;
+        bool has_turn;
+    };
+    constexpr std::array<Client, 6> hosts{
+        {{1, true}, {1, false}, {2, true}, {3, true}, {4, true}, {5, false}}};
+    const auto group = soft::Group::create().value();
+    Asked asked;
+    std::array<test::Peer, hosts.size()> peers;
+    std::vector<std::unique_ptr<TlsPeer>> clients;
+    std::vector<std::unique_ptr<soft::Handshake>> handshakes;
+    {
+        const base::Lock lock{group->mutex()};  // no other thread serves the group
+        for (std::size_t i = 0; i < hosts.size(); ++i) {
+            base::Fd near = accepted_from(peers.at(i));
+            clients.push_back(std::make_unique<TlsPeer>(peers.at(i), true, TlsHabits{}));
+            peers.at(i).send(clients.back()->flight());
+            soft::tcp::Address from{};
+            auto &address = reinterpret_cast<sockaddr_in &>(from);
+            address.sin_family = AF_INET;
+            address.sin_addr.s_addr = htonl(hosts.at(i).host);
+            handshakes.push_back(std::make_unique<soft::Handshake>(
+                asked, group, soft::link_on(std::move(near), soft::limits::silence_timeout), from,
+                soft::tls_of_new_ids(), nullptr, base::Milliseconds{0}));
+            handshakes.back()->progress();
+            for (int times = 0; !hosts.at(i).has_turn && times < 2; ++times) {
+                handshakes.back()->expire();
+            }
+            assert_int_equal(peers.at(i).has_data(), hosts.at(i).has_turn);
+        }
+        assert_int_equal(asked.over, 0);
+    }
+    for (const auto &client : clients) {
+        assert_true(client->shake());
+    }
+    const base::Lock lock{group->mutex()};
+    assert_int_equal(asked.over, 0);
+    handshakes.clear();
+}
+
 }  // namespace
 
 int main() {
@@ -499,6 +573,7 @@ int main() {
         fixture_test(a_server_that_cannot_read_its_keys_says_so_little),
         fixture_test(a_peer_is_known_while_the_file_has_its_key),
         fixture_test(several_peers_are_known_by_one_reading),
+        fixture_test(an_origin_has_one_step_in_a_turn),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
