@@ -45,6 +45,39 @@ bounded "$peer" idle 127.0.0.1 "$port" || die "an idle pull is not ended"
 pulled content
 stop_server
 
+# A push has reserved room, and makes progress. It keeps the room for the beginning, and from those who would not find
+# enough there; another push gets it after that, because it is filled too slowly.
+truncate -s 4M other
+truncate -s 64M larger
+# hoarding: a push has reserved 60 MiB of the 64; sets held.
+hoarding() {
+    "$peer" hoard 127.0.0.1 "$port" >said &
+    held=$!
+    helpers+=($held)
+    read -t 60 -r line <said || die "hoard"
+}
+start_server store --max-bytes 64M
+hoarding
+refused 'the server has room for ' "$rpma" push other "$address/other"
+kill -KILL $held
+wait $held 2>/dev/null || true
+stop_server
+start_server store --max-bytes 64M --push-lease 3 --metrics METRICS
+hoarding
+begun=$SECONDS
+while [ $((SECONDS - begun)) -lt 5 ]; do
+    refused 'the server has room for ' "$rpma" push larger "$address/other"
+done
+kill -0 $held || die "a push lost its room to one that found no room"
+until bounded "$rpma" push other "$address/other" >stdout 2>stderr; do
+    grep -q 'the server has room for ' stderr || die "expected to wait for room"
+    kill -0 $held || die "a push that fills its room slowly is ended for nobody"
+done
+wait $held || die "hoard"
+[ "$(metric 'rpma_push_aborts_total{reason="too_slow"}')" = 1 ] || die "the push ended for another reason"
+pulled content
+stop_server
+
 start_server store
 "$peer" crowd 127.0.0.1 "$port" >said &
 crowd=$!

@@ -497,6 +497,32 @@ int claim(const char *address, const char *port) {
     return keep_asking(address, port, cli::Ask::Store, std::uint64_t{128} << 10);
 }
 
+// Reserves much room, and fills it so slowly that it would take long, until the server ends the connection.
+int hoard(const char *address, const char *port) {
+    Client client;
+    const auto offer = client.connect_well(address, port, cli::Mode::Push, "hoard");
+    client.take_region(offer.memory_region);
+    constexpr std::uint64_t room = std::uint64_t{60} << 20;
+    if (!client.says_that_it_is_there({.ask = cli::Ask::Reserve, .length = room}) ||
+        client.last_answer().verdict != cli::Verdict::Done) {
+        die("no room");
+    }
+    std::puts("hoarding");
+    std::fflush(stdout);
+    int fd = -1;
+    check(rpma_conn_get_event_fd(client.connection.get(), &fd), "event fd");
+    constexpr std::uint64_t portion = std::uint64_t{8} << 10;
+    constexpr std::uint64_t most = 600;
+    pollfd ended{fd, POLLIN, 0};
+    for (std::uint64_t stored = 0; stored < most * portion; stored += portion) {
+        if (poll(&ended, 1, 100) == 1 ||
+            !client.says_that_it_is_there({.ask = cli::Ask::Store, .offset = stored, .length = portion})) {
+            return 0;
+        }
+    }
+    die("the server keeps room that is filled too slowly");
+}
+
 // Has a plain TCP connection.
 int connect_tcp(const char *port) {
     sockaddr_in address = test::loopback(static_cast<std::uint16_t>(std::atoi(port)));
@@ -752,6 +778,7 @@ int main(int argc, char **argv) {
                        {"talk", talk},
                        {"trickle", trickle},
                        {"claim", claim},
+                       {"hoard", hoard},
                        {"flood", flood},
                        {"flood_baseline", flood_baseline},
                        {"measure_and_leave", measure_and_leave},

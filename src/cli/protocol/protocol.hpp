@@ -172,6 +172,7 @@ enum class Ending : std::uint8_t {
     NotLetIn = 2,    // its key or certificate was taken away
     ServerStops = 3,
     NotServed = 4,  // it asked for something that the server does not do
+    TooSlow = 5,    // another push needs the room of this one, which has stored little of its content
 };
 
 //    0         4       8          16         20              41         44

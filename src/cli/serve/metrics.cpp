@@ -263,8 +263,9 @@ struct Metrics::Parts {
 
 Metrics::Metrics(const Store &store) : parts_{std::make_unique<Parts>(store)} {
     // A rate of what never happened yet is 0, and not missing.
-    for (const char *reason : {"client_left", "connection_lost", "no_progress", "checksum", "no_content",
-                               "no_room", "storage", "not_let_in", "not_served", "server_stops"}) {
+    for (const char *reason :
+         {"client_left", "connection_lost", "no_progress", "too_slow", "checksum", "no_content", "no_room",
+          "storage", "not_let_in", "not_served", "server_stops"}) {
         parts_->aborts.Add({{"reason", reason}});
     }
     prometheus::BuildGauge()

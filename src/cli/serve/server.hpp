@@ -127,6 +127,8 @@ private:
         Clock::time_point active;
         // It waits for storage, since then, or since it was active last.
         std::optional<Clock::time_point> waits;
+        Clock::time_point answered;      // storage has answered it last
+        Clock::duration held_up{};       // by storage that took long to answer, before that
         std::shared_ptr<Upload> upload;  // of a push
         Memory window;                   // of a push
         std::uint64_t put = 0;           // the bytes that it said to have put there
@@ -151,6 +153,10 @@ private:
         // The time for which it waits for storage is none for which it is idle. One whose bytes were refused
         // could have more refused without end, so it does not wait for that.
         void find_whether_it_waits();
+        // Returns for how long storage holds it up that takes long to answer.
+        [[nodiscard]] Clock::duration is_held_up() const;
+        // Returns how many bytes of a push have room and are not stored.
+        [[nodiscard]] std::uint64_t reserved() const;
     };
     // Storage has opened this for a client that asks to connect.
     struct Opened {
@@ -210,6 +216,8 @@ private:
     [[nodiscard]] Outcome<> look(Client &client, std::size_t place, const Request &request);
     void finish_jobs();
     void finish(Storage::Job &job);
+    [[nodiscard]] bool fills_slowly(const Client &client) const;
+    void make_room(Storage::Job job);
     void finish(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
     void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost",

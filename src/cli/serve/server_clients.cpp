@@ -35,23 +35,6 @@ std::uint64_t seconds_since(std::chrono::steady_clock::time_point begun) {
         std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - begun).count());
 }
 
-// Returns the kind of what a client has that storage is to release when it leaves.
-Storage::Kind kind_of(Mode mode) {
-    switch (mode) {
-        case Mode::Push:
-            return Storage::Kind::Push;
-        case Mode::List:
-        case Mode::Status:
-            return Storage::Kind::Look;
-        case Mode::Pull:
-        case Mode::Tag:
-        case Mode::Measure:
-        case Mode::MeasureDurable:
-            break;
-    }
-    return Storage::Kind::Open;
-}
-
 // Registers memory that the other side of this connection may reach; on the soft device no other peer reaches
 // it. On a kernel device each role has its own protection domain.
 Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &device, const Memory &memory,
@@ -138,11 +121,15 @@ std::string Server::why_full(const Client &client) const {
         return fmt::format("{} clients from {} are connected, no more are taken from there",
                            limits_.clients_per_origin, from);
     }
-    auto leaving = storage_.leaving(kind_of(client.mode), client.origin);
-    for (const Leaving &one : leaving_) {
-        if (kind_of(client.mode) == Storage::Kind::Open && !one.has_left->load()) {
-            ++leaving.all;
-            leaving.of_origin += one.origin == client.origin ? 1 : 0;
+    Storage::Leaving leaving{};
+    if (client.mode == Mode::Push) {
+        leaving = storage_.leaving(client.origin);
+    } else if (client.mode == Mode::Pull || client.mode == Mode::MeasureDurable) {
+        for (const Leaving &one : leaving_) {
+            if (!one.has_left->load()) {
+                ++leaving.all;
+                leaving.of_origin += one.origin == client.origin ? 1 : 0;
+            }
         }
     }
     if (leaving.all >= limits_.clients) {
@@ -456,7 +443,8 @@ void Server::open(Arrival arrival) {
 void Server::finish_opening(Storage::Job &job) {
     const auto found = arrivals_.find(job.client);
     if (found == arrivals_.end()) {
-        return storage_.submit_release(std::move(job));  // it may have large memory
+        job.releases = true;  // it may have large memory
+        return storage_.submit(std::move(job));
     }
     Arrival arrival = std::move(found->second);
     arrivals_.erase(found);

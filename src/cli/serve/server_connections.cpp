@@ -25,6 +25,10 @@ constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
+// A push that would take longer than so many leases loses its room to one that finds none.
+constexpr std::uint64_t leases_with_room = 100;
+// Storage that answers sooner does not count as the reason why a push is slow.
+constexpr auto slow_answer = std::chrono::seconds{1};
 // A client that asks for the status waits so long for a look at the files.
 constexpr auto patience_with_look = std::chrono::seconds{5};
 // A client with more completions than these waits until the others have had their turn.
@@ -39,6 +43,8 @@ const char *reason_of(Ending ending) {
             return "not_let_in";
         case Ending::ServerStops:
             return "server_stops";
+        case Ending::TooSlow:
+            return "too_slow";
         case Ending::NotServed:
             break;
     }
@@ -255,9 +261,47 @@ void Server::tell_verdict(const Storage::Job &job) const {
     no_commit("storage", fmt::format("it cannot be made durable: {}", errno_text(answer.error)));
 }
 
+// Returns whether a push has stored too little of what it has room for.
+bool Server::fills_slowly(const Client &client) const {
+    const auto had = Clock::now() - client.begun - client.held_up - client.is_held_up();
+    const auto leases = std::min(static_cast<std::uint64_t>(had / limits_.push_lease), leases_with_room);
+    return client.stored * leases_with_room < client.upload->room() * leases;
+}
+
+// A job has found no room. Pushes that fill theirs too slowly lose it, those with the most first, if that is
+// enough for the job.
+void Server::make_room(Storage::Job job) {
+    const Request &request = job.request;
+    const std::uint64_t wanted = request.length + (request.ask == Ask::Store ? request.offset : 0);
+    std::uint64_t missing = wanted - std::min(wanted, job.answer.sequence);
+    std::vector<std::pair<std::uint64_t, int>> slow;
+    std::uint64_t found = 0;
+    for (const auto &[name, fd] : pushers_) {
+        const Client &client = clients_.at(fd);
+        if (client.number != job.client && !client.committing && fills_slowly(client)) {
+            slow.emplace_back(client.reserved(), fd);
+            found += client.reserved();
+        }
+    }
+    if (found >= missing) {
+        std::ranges::sort(slow, std::greater{});
+        for (const auto &[room, fd] : slow) {
+            if (missing != 0) {
+                missing -= std::min(missing, room);
+                end(fd, Ending::TooSlow,
+                    "it stored too little of what it has room for, and another push needs that room");
+            }
+        }
+    }
+    storage_.try_again(std::move(job));
+}
+
 void Server::finish(Storage::Job &job) {
     if (job.open) {
         return finish_opening(job);
+    }
+    if (job.room == Storage::Room::Wanted) {
+        return make_room(std::move(job));
     }
     const Ask ask = job.request.ask;
     const bool done = job.answer.verdict == Verdict::Done;
@@ -305,6 +349,8 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
     if (ask == Ask::Look && !std::exchange(client.looks, std::nullopt)) {
         return;  // it has an answer without it
     }
+    client.held_up += client.is_held_up();
+    client.answered = Clock::now();
     client.asks -= ask == Ask::Store ? 0 : 1;
     if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
         client.trouble = "no_room";
@@ -495,6 +541,18 @@ Server::Clock::duration Server::patience(const Client &client) const {
 void Server::Client::be_active() {
     active = Clock::now();
     waits = waits ? std::optional{active} : std::nullopt;
+}
+
+// A client may ask again and again so soon that it always waits, which slows it down only where storage is
+// slow.
+Server::Clock::duration Server::Client::is_held_up() const {
+    const auto since = waits ? Clock::now() - std::max(*waits, answered) : Clock::duration::zero();
+    return since >= slow_answer ? since : Clock::duration::zero();
+}
+
+std::uint64_t Server::Client::reserved() const {
+    const std::uint64_t room = upload->room();
+    return room - std::min(room, stored);
 }
 
 void Server::Client::find_whether_it_waits() {

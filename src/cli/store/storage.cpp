@@ -144,9 +144,9 @@ void Storage::submit_release(Job job) {
     add(std::move(job));
 }
 
-Storage::Leaving Storage::leaving(Kind kind, base::Origin origin) const {
+Storage::Leaving Storage::leaving(base::Origin origin) const {
     const base::Lock lock{mutex_};
-    const Queue &queue = queues_.at(static_cast<std::size_t>(kind));
+    const Queue &queue = queues_.at(static_cast<std::size_t>(Kind::Push));
     const auto share = queue.shares.find(origin);
     return {share != queue.shares.end() ? share->second.leaving : 0, queue.leaving};
 }
@@ -172,6 +172,14 @@ std::vector<Storage::Job> Storage::take_done() {
     (void)eventfd_read(done_event_.get(), &ignored);
     const base::Lock lock{mutex_};
     return std::exchange(done_, {});
+}
+
+void Storage::try_again(Job job) {
+    const base::Lock lock{mutex_};
+    job.number = ++last_number_;
+    job.room = Room::LastTry;
+    job.after = "";
+    make_ready(std::move(job));
 }
 
 std::optional<Storage::Begun> Storage::oldest() const {
@@ -259,7 +267,13 @@ Storage::Job Storage::take(Queue &queue) {
     return job;
 }
 
-// Tells of a job that is done, unless it tries again, and has those begin that have waited for it.
+void Storage::tell(Job job) {
+    done_.push_back(std::move(job));
+    (void)eventfd_write(done_event_.get(), 1);
+}
+
+// Tells of a job that is done, unless it tries again, and has those begin that have waited for it. Those of
+// its client wait on for one of which room is Wanted.
 void Storage::finish(Queue &queue, Job job, bool tries_again) {
     const base::Origin origin = job.origin;
     Share &share = queue.shares.at(origin);
@@ -270,6 +284,10 @@ void Storage::finish(Queue &queue, Job job, bool tries_again) {
         make_ready(std::move(job));
         return arrange(queue, origin);
     }
+    if (job.room == Room::Wanted) {
+        tell(std::move(job));
+        return arrange(queue, origin);
+    }
     go_on(queue, job.client);
     if (job.releases) {
         const std::size_t left = job.leaves ? 1 : 0;
@@ -277,8 +295,7 @@ void Storage::finish(Queue &queue, Job job, bool tries_again) {
         queue.leaving -= left;
         end_release(job.number, begun ? begun.mapped().name : "");
     } else {
-        done_.push_back(std::move(job));
-        (void)eventfd_write(done_event_.get(), 1);
+        tell(std::move(job));
     }
     arrange(queue, origin);
 }
@@ -311,9 +328,12 @@ void Storage::run(Kind kind) {
             const std::chrono::duration<double> took = Clock::now() - begun;
             job.seconds = took.count();
             // An error of storage is the end of a push, also when it is that there is no room.
-            tries_again = may_find_room && job.answer.verdict == Verdict::NoRoom &&
-                          (job.answer.error == 0 || job.request.ask == Ask::Reserve);
-            if (!tries_again) {
+            const bool wants_room = job.answer.verdict == Verdict::NoRoom &&
+                                    (job.answer.error == 0 || job.request.ask == Ask::Reserve);
+            tries_again = wants_room && may_find_room;
+            if (wants_room && !tries_again && job.room == Room::Unasked) {
+                job.room = Room::Wanted;
+            } else if (!tries_again) {
                 give_up(job);
             }
         }

@@ -34,6 +34,9 @@ public:
     // changes the store; the opening of one content for a client, and its end; a look at the files of many
     // names; and the end of memory that is of no file, which waits for no storage.
     enum class Kind : std::uint8_t { Push, Open, Look, Memory };
+    // A job that finds no room, and no release to wait for, is Wanted: the caller may make room, and has it
+    // try for the last time.
+    enum class Room : std::uint8_t { Unasked, Wanted, LastTry };
     // A client has asked for room, to store, or to commit; or there is something to open or to look at for
     // it; or it is gone.
     struct Job {
@@ -55,7 +58,8 @@ public:
         double seconds = 0;                   // how long storage took
         bool releases = false;                // it gives up what it has
         bool leaves = false;                  // submit_release() has made it
-        std::optional<std::string> after{};   // it waits for earlier releases of this name; empty: of all
+        Room room = Room::Unasked;
+        std::optional<std::string> after{};  // it waits for earlier releases of this name; empty: of all
         Kind kind = Kind::Push;
         std::uint64_t number = 0;  // of its submission
         // NOLINTEND(readability-redundant-member-init)
@@ -77,18 +81,20 @@ public:
     // Adds the release of what a client that is gone had. A job that is submitted later, and finds no room,
     // waits for it and tries again; so it does for another job that `releases`.
     void submit_release(Job job);
-    // Returns how many clients are gone of which submit_release() has something of a kind that is not
-    // released.
+    // Returns how many clients are gone of which submit_release() has an upload that is not released.
     struct Leaving {
         std::size_t of_origin;
         std::size_t all;
     };
-    [[nodiscard]] Leaving leaving(Kind kind, base::Origin origin) const;
+    [[nodiscard]] Leaving leaving(base::Origin origin) const;
     // Drops what there is to open or to look at for a client of this origin, if that has not begun.
     void cancel(std::uint64_t client, base::Origin origin);
-    // Returns the jobs that are done, without releases. Of those, only a commit and a rollback have their
-    // upload still.
+    // Returns the jobs that are done, without releases, and those of which room is Wanted. Of those that are
+    // done, only a commit and a rollback have their upload still.
     [[nodiscard]] std::vector<Job> take_done();
+    // Has a job of which room is Wanted try again, before the next job of its client, after the releases that
+    // have been submitted.
+    void try_again(Job job);
     // Gives a job a text as what its look has made.
     static void give_text(Job &job, std::string_view text);
 
@@ -133,6 +139,7 @@ private:
     void run(Kind kind);
     [[nodiscard]] Job take(Queue &queue) REQUIRES(mutex_);
     void finish(Queue &queue, Job job, bool tries_again) REQUIRES(mutex_);
+    void tell(Job job) REQUIRES(mutex_);
     void end_release(std::uint64_t number, const std::string &name) REQUIRES(mutex_);
 
     base::Fd done_event_;

@@ -245,14 +245,15 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
         return {Verdict::Different};
     }
     const std::uint64_t end = offset + first.size() + rest.size();
-    if (end > taken_) {
-        if (!take(end - taken_)) {
-            return {Verdict::NoRoom, 0, taken_ + space_->left()};
-        }
-        taken_ = end;
+    const std::uint64_t more = end > taken_ ? end - taken_ : 0;
+    if (more != 0 && !take(more)) {
+        return {Verdict::NoRoom, 0, taken_ + space_->left()};
     }
+    taken_ += more;
     int error = pass_to(offset);
     if (error == EINVAL) {
+        space_->give_back(more);
+        taken_ -= more;
         return {Verdict::Different};
     }
     for (const auto bytes : {first, rest}) {
@@ -400,7 +401,7 @@ Answer StoreUpload::commit_as(const Note &note) {
     if (const int error = error_ != 0 ? error_ : make_file(); error != 0) {
         return {Verdict::NotDurable, error};
     }
-    if (note.length < end_ || note.length > std::max(taken_, end_)) {
+    if (note.length < end_ || note.length > std::max(room(), end_)) {
         return {Verdict::Different};
     }
     if (const int error = pass_to(note.length); error != 0) {
@@ -505,7 +506,7 @@ Answer StoreUpload::publish() {
     // One that stays after a crash goes with the next push.
     gone_ = options_.surplus;
     committed_ = true;
-    space_->give_back(std::exchange(taken_, 0));  // the store takes the content's bytes
+    space_->give_back(taken_.exchange(0));  // the store takes the content's bytes
     return {Verdict::Done, 0, sequence()};
 }
 

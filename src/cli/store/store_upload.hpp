@@ -66,6 +66,7 @@ public:
     [[nodiscard]] const Note &note() const { return note_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
+    [[nodiscard]] std::uint64_t room() const override { return taken_.load(std::memory_order_relaxed); }
     [[nodiscard]] Tag newest_tag() const override { return options_.tagged.tag; }
 
     [[nodiscard]] std::string begin_as_newest(std::uint64_t length) override;
@@ -114,10 +115,10 @@ private:
     static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
     std::unique_ptr<std::array<std::byte, piece_bytes>> piece_ =
         std::make_unique_for_overwrite<std::array<std::byte, piece_bytes>>();
-    std::uint64_t taken_ = 0;         // of the space
-    std::uint64_t end_ = 0;           // of the bytes that are decided
-    std::uint64_t written_back_ = 0;  // those that storage has, or is about to have
-    Crc32c found_;                    // of the bytes that are decided
+    std::atomic<std::uint64_t> taken_{0};  // of the space; relaxed
+    std::uint64_t end_ = 0;                // of the bytes that are decided
+    std::uint64_t written_back_ = 0;       // those that storage has, or is about to have
+    Crc32c found_;                         // of the bytes that are decided
     std::optional<Base> base_;
     std::optional<BlockSummer> summer_;  // for a client that may ask for them at its next push
     // The errno value of the first failure to write. The push is over then.

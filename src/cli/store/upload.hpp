@@ -41,6 +41,8 @@ public:
     // Returns the sequence of its commit.
     [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
 
+    // Returns how many bytes have room, of which some are not stored yet. Any thread may call it.
+    [[nodiscard]] virtual std::uint64_t room() const { return 0; }
     // Returns the newest tag of its name. A push without a tag commits only where there is none.
     [[nodiscard]] virtual Tag newest_tag() const { return {}; }
 

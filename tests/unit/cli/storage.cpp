@@ -4,12 +4,16 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <latch>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "bytes.hpp"
 
@@ -41,11 +45,16 @@ cli::Storage::Job job_of(std::uint64_t client, std::uint64_t origin, std::shared
     return {client, 0, base::Origin{origin}, request, {}, std::move(upload), {}};
 }
 
-// Returns how many jobs are done, when one is.
-std::size_t done_of(cli::Storage &storage) {
+// Returns the jobs that are done, when one is.
+std::vector<cli::Storage::Job> take_done(cli::Storage &storage) {
     pollfd done{.fd = storage.fd(), .events = POLLIN, .revents = 0};
     assert_int_equal(poll(&done, 1, 60'000), 1);
-    return storage.take_done().size();
+    return storage.take_done();
+}
+
+// Returns how many there are.
+std::size_t done_of(cli::Storage &storage) {
+    return take_done(storage).size();
 }
 
 void an_origin_leaves_a_thread_to_others(void **) {
@@ -71,22 +80,23 @@ void an_origin_leaves_a_thread_to_others(void **) {
     assert_int_equal(held->begun, clients);
 }
 
-// It has no room for the first byte, until the test says so, and notes the offsets in their order.
+// It has no room for the first byte at first, and notes the offsets in their order.
 class FullUpload : public cli::Upload {
 public:
     FullUpload() : Upload{"full", 1} {}
     [[nodiscard]] cli::Answer reserve(std::uint64_t) override { return {}; }
     [[nodiscard]] cli::Answer store(std::uint64_t offset, std::span<const std::byte>,
                                     std::span<const std::byte>) override {
-        const bool refused = calls == 0;
+        const bool has_room = calls >= refused;
         offsets.at(calls) = offset;
         ++calls;
         calls.notify_all();
-        return {refused ? cli::Verdict::NoRoom : cli::Verdict::Done};
+        return {!has_room ? cli::Verdict::NoRoom : cli::Verdict::Done};
     }
     [[nodiscard]] cli::Answer commit(const cli::Request &, const cli::Who &) override { return {}; }
     [[nodiscard]] cli::Answer roll_back(std::uint64_t) override { return {}; }
 
+    std::size_t refused = 1;
     std::array<std::uint64_t, 8> offsets{};
     std::atomic<std::size_t> calls{0};
 };
@@ -118,6 +128,35 @@ void a_job_that_waits_for_room_comes_before_the_next_of_its_client(void **) {
     assert_int_equal(full->calls, 4);
     for (std::size_t call = 0; call < 4; ++call) {
         assert_int_equal(full->offsets.at(call), call == 0 ? 0 : call - 1);
+    }
+}
+
+// The caller may make room for it, once. It comes before the next of its client also then.
+void a_job_that_finds_no_room_tries_again_when_the_caller_says_so(void **) {
+    for (const bool has_room : {true, false}) {
+        const auto full = std::make_shared<FullUpload>();
+        full->refused = has_room ? 1 : 2;
+        cli::Storage storage;
+        assert_true(storage.start().has_value());
+        for (std::uint64_t offset = 0; offset < 2; ++offset) {
+            auto job = job_of(1, 1, full, cli::Ask::Store);
+            job.request.offset = offset;
+            storage.submit(std::move(job));
+        }
+        auto wanted = take_done(storage);
+        assert_int_equal(wanted.size(), 1);
+        assert_true(wanted.front().room == cli::Storage::Room::Wanted);
+        assert_int_equal(full->calls, 1);
+        storage.try_again(std::move(wanted.front()));
+        std::vector<cli::Storage::Job> done;
+        while (done.size() < 2) {
+            std::ranges::move(take_done(storage), std::back_inserter(done));
+        }
+        assert_true(done.front().room == cli::Storage::Room::LastTry);
+        assert_true(done.front().answer.verdict == (has_room ? cli::Verdict::Done : cli::Verdict::NoRoom));
+        assert_int_equal(full->calls, 3);
+        assert_int_equal(full->offsets.at(1), 0);
+        assert_int_equal(full->offsets.at(2), 1);
     }
 }
 
@@ -239,9 +278,9 @@ void what_clients_leave_waits_for_nothing_that_it_does_not_need(void **) {
     memory.kind = cli::Storage::Kind::Memory;
     storage.submit_release(std::move(memory));
     released.wait();
-    assert_int_equal(storage.leaving(cli::Storage::Kind::Push, origin).of_origin, clients - 3);
-    assert_int_equal(storage.leaving(cli::Storage::Kind::Push, base::Origin{2}).of_origin, 0);
-    assert_int_equal(storage.leaving(cli::Storage::Kind::Push, base::Origin{2}).all, clients - 3);
+    assert_int_equal(storage.leaving(origin).of_origin, clients - 3);
+    assert_int_equal(storage.leaving(base::Origin{2}).of_origin, 0);
+    assert_int_equal(storage.leaving(base::Origin{2}).all, clients - 3);
     auto last = job_of(clients + 1, 2, std::make_shared<HeldUpload>(), cli::Ask::Rollback);
     last.after = "";
     storage.submit(std::move(last));
@@ -249,7 +288,7 @@ void what_clients_leave_waits_for_nothing_that_it_does_not_need(void **) {
     for (std::size_t done = 0; done < 4;) {
         done += done_of(storage);
     }
-    assert_int_equal(storage.leaving(cli::Storage::Kind::Push, origin).all, 0);
+    assert_int_equal(storage.leaving(origin).all, 0);
 }
 
 }  // namespace
@@ -261,6 +300,7 @@ int main() {
         cmocka_unit_test(a_look_of_a_push_waits_for_the_releases_of_its_name),
         cmocka_unit_test(what_clients_leave_waits_for_nothing_that_it_does_not_need),
         cmocka_unit_test(a_job_that_waits_for_room_comes_before_the_next_of_its_client),
+        cmocka_unit_test(a_job_that_finds_no_room_tries_again_when_the_caller_says_so),
         cmocka_unit_test(an_origin_leaves_a_thread_to_others)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
