@@ -322,6 +322,9 @@ void Meeting::meet(Socket &socket, int fd) {
             socket.stay(no_table);
         }
         const bool is_near = table != nullptr && look(socket, fd, *table);
+        if (socket.stays()) {
+            socket.decline();
+        }
         // The other end looks as often. While it is known to be there, each use looks.
         const std::uint64_t next = is_near ? 1 : std::max<std::uint64_t>(uses, default_first_look);
         socket.look_at_ = socket.meeting_state_ == Linked || socket.stays() ? UINT64_MAX : uses + next;

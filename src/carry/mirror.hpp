@@ -71,6 +71,8 @@ public:
     [[nodiscard]] virtual Mirror *found(std::uint32_t place) = 0;
     // The same; the caller has it from here on, and retires it.
     [[nodiscard]] virtual Mirror *take(std::uint32_t place) = 0;
+    // This end's program will not take the mirror. The other end may have taken its own, and leaves it.
+    virtual void decline(std::uint32_t place) = 0;
     // Nobody uses what was looked for.
     virtual void forget(std::uint32_t place) = 0;
     // The mirror ends when the peer has what was pushed; then the memory of its link is unmapped.

@@ -575,6 +575,9 @@ void Socket::take_link(Link &link) {
     has_link_ = true;
     why_back_ = nullptr;
     records::tell(*this, "");
+    if (may_end_) {  // another thread may have shut it down meanwhile
+        link.ends[side_] = 1;
+    }
     push();
 }
 
@@ -1083,6 +1086,14 @@ void Socket::will_stay(const char *why) {
     if (why_in_tcp_.compare_exchange_strong(known, why)) {
         BASE_LOG(Info, "a connection stays in TCP: %s", why);
         records::tell(*this, why);
+        decline();
+    }
+}
+
+// A peer that has taken a link between two hosts would wait for this end's word when TCP shows an end.
+void Socket::decline() const {
+    if (is_far_ && !is_linked()) {
+        mirrors::device()->decline(sockets.place_of(*this));
     }
 }
 
@@ -1103,11 +1114,16 @@ bool Socket::is_kernels(int fd) {
     if (!is_linked()) {
         return true;
     }
-    for (const std::int64_t until = in(waits_for_peer); waits_for_back() && now() < until;) {
+    for (const std::int64_t until = in(waits_for_peer); waits_for_answer() && now() < until;) {
         (void)sched_yield();
     }
     const Section section{locks().in};
     advance();
+    const bool is_lost = mirrors::of(*this) != nullptr && may_lack_bytes();  // the parent's child has none
+    if (waits_for_answer() || is_lost) {
+        reset();  // who gets the socket would not get what the peer puts into the ring
+        return false;
+    }
     return in_ring(in_.turn) == 0 && drop_all_doorbells(fd);
 }
 

@@ -285,6 +285,7 @@ private:
     void arm();
     [[nodiscard]] bool waits_for_copy(const Nothing &nothing) const;
     [[nodiscard]] bool waits_for_back() const;
+    [[nodiscard]] bool waits_for_answer() const;
     void say_how_it_closes(int fd);
     [[nodiscard]] bool closed_unread(int fd);
     [[nodiscard]] bool closed_with_doorbell() const;
@@ -302,6 +303,7 @@ private:
 
     [[nodiscard]] bool stays() const { return why_in_tcp_ != nullptr; }
     void will_stay(const char *why);
+    void decline() const;
     // Writes the counts where other programs see them.
     void publish() const;
     void sent_unlinked(int fd, Parts parts, ssize_t bytes);

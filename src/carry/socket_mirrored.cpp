@@ -179,19 +179,20 @@ bool Socket::answer(int fd) {
         return false;
     }
     const Mirror *const mirror = mirrors::of(*this);
-    if (!is_mirrored() || mirror == nullptr || link()->state != Link::Open) {
+    if (!is_mirrored() || mirror == nullptr) {
         return true;
     }
     if (is_in_ring(out_.turn) && to_peer().taken != out_.put) {
         ring_doorbell(fd);
     }
-    const bool leaves_first = mirror->wants_back() && link()->leaves[side_] == 0;
-    if ((leaves_first || link()->leaves[1 - side_] != 0 || to_peer().refuses != 0) && has_settled_turn()) {
+    const bool is_refused = to_peer().refuses != 0;
+    const bool leaves_first = (mirror->wants_back() || is_refused) && link()->leaves[side_] == 0;
+    if ((leaves_first || link()->leaves[1 - side_] != 0) && has_settled_turn()) {
         leave_ring();
         out_.stays_in_tcp = true;
     }
     if (leaves_first && !is_in_ring(out_.turn)) {
-        leave("the device has lost the peer");
+        leave(is_refused ? "the other end came back" : "the device has lost the peer");
     }
     return true;
 }
@@ -275,6 +276,15 @@ bool Socket::waits_for_back() const {
         return false;
     }
     return is_in_ring(from_peer().turn.load(std::memory_order_seq_cst));
+}
+
+// Returns whether the peer may put more into the ring: it has not answered yet that it has seen the refusal.
+// An end that has joined the link does not know whether the peer has opened it.
+bool Socket::waits_for_answer() const {
+    const Link &copy = *link();
+    const bool may_open = copy.state == Link::Open || (copy.state == Link::Joined && copy.maker != side_);
+    return is_mirrored() && may_open && !is_mirror_lost() && copy.ends[1 - side_] == 0 &&
+           (copy.leaves[1 - side_] == 0 || is_in_ring(from_peer().turn.load(std::memory_order_seq_cst)));
 }
 
 // Between two calls of the program nobody but this knows that bytes of the ring may be lost, in one direction

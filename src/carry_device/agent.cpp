@@ -79,6 +79,7 @@ struct One {
     const std::uint64_t name;
     std::atomic<State> state = State::Begins;  // the agent's, but for Taken
     std::atomic<bool> is_forgotten = false;
+    std::atomic<bool> is_declined = false;
     // The program's threads say this, from the time on when the agent wants to know it.
     std::atomic<bool> is_asked_again = false;
     std::atomic<std::int64_t> asked_again_at = 0;
@@ -182,6 +183,13 @@ public:
         one->second->state = One::State::Taken;
         looked_for_.erase(one);
         return copy;
+    }
+    void decline(std::uint32_t place) {
+        const std::lock_guard lock{mutex_};
+        if (const auto one = looked_for_.find(place); one != looked_for_.end()) {
+            one->second->is_declined = true;
+            wake();
+        }
     }
     void forget(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
@@ -296,6 +304,8 @@ private:
             case State::Rests:
                 if (one.is_forgotten) {
                     one.state = State::Over;
+                } else if (one.is_declined) {
+                    break;
                 } else if (one.state == State::Begins || one.is_asked_again.exchange(false)) {
                     begins(one);
                 } else if (one.heard && one.lacks.load() == Lengths{}) {
@@ -306,7 +316,7 @@ private:
             case State::Connects:
                 if (one.is_forgotten) {
                     one.state = State::Over;
-                } else if (one.copy->has_lost_device()) {
+                } else if (one.is_declined || one.copy->has_lost_device()) {
                     rests(one);
                 }
                 break;
@@ -316,6 +326,7 @@ private:
                     enter(one, State::Retires, waits_for_quiet);
                     waits_ = true;
                 } else {
+                    withdraws(one);
                     serve_lost_device(one);
                     serve_spare(one);
                     serve_lost(one);
@@ -620,7 +631,7 @@ private:
         const std::lock_guard lock{mutex_};
         const auto one = std::ranges::find_if(all_, [&](const One &other) {
             return other.name == word.name && other.connection.side == side && !other.is_forgotten &&
-                   other.state < One::State::Retires;
+                   !other.is_declined && other.state < One::State::Retires;
         });
         return one != all_.end() ? &*one : nullptr;
     }
@@ -767,7 +778,7 @@ private:
         const std::lock_guard lock{mutex_};
         const auto one = std::ranges::find_if(all_, [&](const One &other) {
             return other.state == One::State::Listens && other.answers != 0 && other.hello == hello.proof &&
-                   !other.is_forgotten &&
+                   !other.is_forgotten && !other.is_declined &&
                    IN6_ARE_ADDR_EQUAL(&other.connection.ends[1].address, &address) != 0;
         });
         return one != all_.end() ? &*one : nullptr;
@@ -802,9 +813,25 @@ private:
         if (one.copy->hears()) {
             one.owes_answer = true;
             if (!one.is_forgotten) {
+                withdraws(one);
                 answer(one);
             }
             one.copy->push();
+        }
+    }
+
+    // The program does not want the link, or the peer's does not. A program that has not taken it puts
+    // nothing into it when it takes it after this.
+    void withdraws(One &one) {
+        const std::lock_guard lock{mutex_};
+        carry::Link &link = one.copy->link();
+        const std::uint32_t side = one.connection.side;
+        const bool is_wanted =
+            !one.is_declined && link.directions[side].refuses == 0 && link.leaves[1 - side] == 0;
+        if (one.state == One::State::Found && !is_wanted && !one.copy->is_lost()) {
+            link.leaves[side] = 1;
+            one.copy->push_and_tell();
+            one.copy->loses();
         }
     }
 
@@ -862,6 +889,11 @@ public:
     }
     [[nodiscard]] carry::Mirror *take(std::uint32_t place) override {
         return agent_ != nullptr ? agent_->take(place) : nullptr;
+    }
+    void decline(std::uint32_t place) override {
+        if (agent_ != nullptr) {
+            agent_->decline(place);
+        }
     }
     void forget(std::uint32_t place) override {
         if (agent_ != nullptr) {

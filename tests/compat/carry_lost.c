@@ -239,6 +239,76 @@ static void a_connection_begins_with_bytes_of_the_kernels(void **state) {
     (void)alarm(0);
 }
 
+/* One end has taken the link, and the other one has not, when it returns. Returns which one has. The other
+   one may have a byte to read. */
+static int go_halfway(const int ends[2], bool *has_byte) {
+    for (int sender = 0;; sender = 1 - sender) {
+        char byte = 0;
+        assert_int_equal(send(ends[sender], "!", 1, 0), 1);
+        *has_byte = has_link(ends[sender]);
+        if (*has_byte) {
+            return sender;
+        }
+        assert_int_equal(recv(ends[1 - sender], &byte, 1, 0), 1);
+        if (has_link(ends[1 - sender])) {
+            return 1 - sender;
+        }
+    }
+}
+
+/* An end that waits for the other one to open the link gets what TCP shows of one that never does. */
+static void a_link_that_is_left_untaken_keeps_no_end_back(void **state) {
+    (void)state;
+    int ends[2];
+    bool has_byte = false;
+    char byte = 0;
+    (void)alarm(hangs_after_s);
+    make_pair(ends);
+    const int taker = go_halfway(ends, &has_byte);
+    assert_int_equal(shutdown(ends[1 - taker], SHUT_WR), 0);
+    assert_int_equal(recv(ends[taker], &byte, 1, 0), 0);
+    assert_int_equal(send(ends[taker], "!", 1, 0), 1);
+    for (int i = has_byte ? 0 : 1; i < 2; ++i) {
+        assert_int_equal(recv(ends[1 - taker], &byte, 1, 0), 1);
+    }
+    close_pair(ends);
+    (void)alarm(0);
+}
+
+/* The other end opens the link, and sends, when this one has been passed on. */
+static void a_socket_is_passed_before_its_link_is_open(void **state) {
+    (void)state;
+    enum { messages = 200 };
+    int ends[2];
+    int passing[2];
+    bool has_byte = false;
+    char byte = 0;
+    (void)alarm(hangs_after_s);
+    make_pair(ends);
+    const int taker = go_halfway(ends, &has_byte);
+    const int other = ends[1 - taker];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, passing), 0);
+    send_descriptor(passing[0], ends[taker]);
+    assert_int_equal(close(ends[taker]), 0);
+    const int passed = receive_descriptor(passing[1]);
+    assert_int_equal(has_byte ? recv(other, &byte, 1, 0) : 1, 1);
+    for (int i = 0; i < messages; ++i) {
+        byte = byte_at((size_t)i);
+        assert_int_equal(send(other, &byte, 1, 0), 1);
+        byte = 0;
+        assert_int_equal(recv(passed, &byte, 1, 0), 1);
+        assert_int_equal(byte, byte_at((size_t)i));
+        assert_int_equal(send(passed, &byte, 1, 0), 1);
+        assert_int_equal(recv(other, &byte, 1, 0), 1);
+    }
+    assert_int_equal(shutdown(passed, SHUT_WR), 0);
+    assert_int_equal(recv(other, &byte, 1, 0), 0);
+    assert_int_equal(close(passed), 0);
+    assert_int_equal(close(other), 0);
+    close_pair(passing);
+    (void)alarm(0);
+}
+
 /* Who closes a number of a socket that a message has does not say how the connection ends. */
 static void a_reset_of_a_passed_socket_is_one(void **state) {
     (void)state;
@@ -337,6 +407,8 @@ int main(int count, char **words) {
                                                close_it};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_connection_begins_with_bytes_of_the_kernels),
+        cmocka_unit_test(a_link_that_is_left_untaken_keeps_no_end_back),
+        cmocka_unit_test(a_socket_is_passed_before_its_link_is_open),
         cmocka_unit_test(a_reset_of_a_passed_socket_is_one),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
