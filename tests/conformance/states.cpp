@@ -37,6 +37,23 @@ Ends &requested() {
     return ends;
 }
 
+// TCP acknowledges, but a program may look for the time that it has set.
+void a_query_tells_the_acknowledge_timeout(void **) {
+    Ends &ends = requested();
+    const std::uint8_t time = 9;
+    assert_int_equal(provider().cm.set_option(ends.server.id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+                                              const_cast<std::uint8_t *>(&time), sizeof(time)),
+                     0);
+    ends.accept();
+    ends.expect_established();
+    ibv_qp_attr attributes{};
+    ibv_qp_init_attr init{};
+    for (const End *const end : {&ends.server, &ends.client}) {
+        assert_int_equal(softrdma_ibv_query_qp(end->id->qp, &attributes, IBV_QP_TIMEOUT, &init), 0);
+        assert_int_equal(attributes.timeout, end == &ends.server ? time : 0);
+    }
+}
+
 // The connection manager brings a queue pair to RTS. A program that asks for a
 // state in between changes nothing.
 void states_that_the_connection_manager_has_done(void **) {
@@ -158,6 +175,7 @@ void one_partition_key(void **) {
 
 constexpr CMUnitTest tests[] = {
     cmocka_unit_test(states_that_the_connection_manager_has_done),
+    cmocka_unit_test(a_query_tells_the_acknowledge_timeout),
     cmocka_unit_test(a_queue_pair_is_not_connected_by_its_states),
     cmocka_unit_test(error_ends_the_connection),
     cmocka_unit_test(error_before_it_is_accepted),

@@ -155,6 +155,7 @@ protected:
 
     base::Fd socket_;  // bound or adopted
     tcp::Options options_;
+    std::uint8_t ack_timeout_ = 0;
     base::SharedTls tls_ = tls_of_new_ids();  // does not change once the id has begun
     std::uint32_t qp_num_ = 0;  // of the chosen queue pair; that may be gone, so no pointer is kept
 };

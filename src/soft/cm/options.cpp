@@ -58,8 +58,11 @@ base::Result<void> CmId::set_option(int level, int name, const void *value, std:
             options_.v6_only = *flag != 0;
             return {};
         case RDMA_OPTION_ID_ACK_TIMEOUT:
-            return number ? base::Result<void>{}
-                          : base::failure(EINVAL);  // no effect, because TCP acknowledges
+            if (!number) {
+                return base::failure(EINVAL);
+            }
+            ack_timeout_ = *number;
+            return {};
         default:
             return base::failure(ENOSYS);
     }

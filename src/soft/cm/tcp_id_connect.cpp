@@ -41,6 +41,7 @@ base::Result<void> TcpId::connect(const rdma_conn_param *parameters) {
     meeting_ = Meeting::begin(here, peer());
     parameters_ = {.initiator = true,
                    .crc = crc_wanted(*tls_),
+                   .ack_timeout = ack_timeout_,
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
     // The request asks for the peer-to-peer mode, so that a server may speak first. The initiator's first

@@ -42,6 +42,7 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     parameters_ = {.ready_to_receive = peer_to_peer,
                    .crc = request_.crc || crc_wanted(*tls_),
                    .soft_peer = request_.soft_operations,
+                   .ack_timeout = ack_timeout_,
                    .ird = granted_depth(wanted.responder_resources),
                    .ord = granted_depth(wanted.initiator_depth)};
     if (request_.enhanced) {

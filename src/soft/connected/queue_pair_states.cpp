@@ -40,6 +40,7 @@ void QueuePair::query_state(ibv_qp_attr &attributes) const {
     attributes.qp_access_flags = access_.granted();
     attributes.max_rd_atomic = static_cast<std::uint8_t>(parameters.ord);
     attributes.max_dest_rd_atomic = static_cast<std::uint8_t>(parameters.ird);
+    attributes.timeout = parameters.ack_timeout;
     if (by_number_.load(std::memory_order_relaxed)) {
         set_.tell(attributes);
     }
