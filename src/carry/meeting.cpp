@@ -519,6 +519,15 @@ void Meeting::forget(Socket &socket) {
     give_up(socket);
 }
 
+void Meeting::before_fork(Socket &socket) {
+    if (socket.is_far_ && socket.meeting_state_ != None && !socket.is_linked()) {
+        const Held held{mapping};
+        if (!socket.is_linked()) {
+            give_up(socket);
+        }
+    }
+}
+
 void Meeting::give_up(Socket &socket) {
     mapping.assert_held();
     if (socket.is_far_) {

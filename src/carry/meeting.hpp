@@ -35,6 +35,8 @@ public:
     static void left(Socket &socket);
     // The socket ends, or stays in TCP.
     static void forget(Socket &socket);
+    // The process is about to fork, and only one of the two may find the other end on a device.
+    static void before_fork(Socket &socket);
 
 private:
     enum State : std::uint32_t { None, Waiting, Offering, Linked };

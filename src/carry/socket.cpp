@@ -298,6 +298,18 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
 }
 
+// The receiver does not count the byte. Returns false, with EAGAIN, when the call would have to wait.
+bool Socket::begin_urgent(int flags) {
+    if (is_linked() && ((flags & MSG_DONTWAIT) != 0 || !blocks())) {
+        const Section section{locks().out};
+        if (!tries_to_leave_ring()) {
+            return false;
+        }
+    }
+    send_in_tcp_for_good("urgent data");
+    return true;
+}
+
 // Returns false, with EAGAIN, when the call would have to wait.
 bool Socket::begin_kernels_send() {
     out_.under_way.fetch_add(1);

@@ -57,8 +57,8 @@ public:
     // call of libc.
     template <typename Call>
     ssize_t send(int fd, Parts parts, int flags, Call by_kernel) {
-        if ((flags & MSG_OOB) != 0) {
-            send_in_tcp_for_good("urgent data");  // the receiver does not count the byte
+        if ((flags & MSG_OOB) != 0 && !begin_urgent(flags)) {
+            return -1;
         }
         if (!is_linked()) {
             out_.under_way.fetch_add(1);
@@ -310,6 +310,7 @@ private:
     void received_unlinked(int fd, Parts parts, ssize_t bytes, int flags);
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
+    [[nodiscard]] bool begin_urgent(int flags);
     [[nodiscard]] bool begin_kernels_send();
     void end_kernels_send(ssize_t bytes, std::span<std::byte> first = {});
     // Returns whether the bytes behind this count are such as an end proves by that it has the connection.

@@ -339,6 +339,9 @@ private:
             case State::Retires:
                 serve_lost_device(one);
                 serve_spare(one);
+                if (one.copy->is_cut_off()) {  // as long as the agents may meet
+                    enter(one, State::Retires, waits_for_quiet);
+                }
                 if (one.copy->is_quiet() || base::Clock::now() > one.until) {
                     if (one.copy->conn() != nullptr) {
                         (void)rpma_conn_disconnect(one.copy->conn());

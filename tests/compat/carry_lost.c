@@ -19,6 +19,8 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #include "socket_pairs.h"
 
@@ -336,6 +338,16 @@ static ssize_t send_past_the_ring(struct talk *talk) {
     return send_some(talk, 1, MSG_DONTROUTE);
 }
 
+/* The next bytes begin a turn in the ring. */
+static void be_about_to_begin_a_turn(struct talk *talk) {
+    enum { sends_in_tcp = 16 }; /* until the ring is tried again */
+    assert_int_equal(send_past_the_ring(talk), 1);
+    assert_int_equal(receive_some(talk, 1), 1);
+    for (int i = 0; i < sends_in_tcp; ++i) {
+        exchange(talk);
+    }
+}
+
 /* Returns a set that tells once of what happens to the socket, which does not wait from here on. */
 static int watched(int fd, uint32_t events) {
     const int set = epoll_create1(EPOLL_CLOEXEC);
@@ -350,7 +362,6 @@ static int watched(int fd, uint32_t events) {
    they have given up. Then both ends have an error. */
 static void no_call_waits_for_the_agents(void **state) {
     (void)state;
-    enum { sends_in_tcp = 16 }; /* until the ring is tried again */
     is_silent = true;
     (void)alarm(hangs_after_s);
     struct talk sending = {.sent = 0};
@@ -359,13 +370,14 @@ static void no_call_waits_for_the_agents(void **state) {
     struct talk ending = {.sent = 0};
     make_pair(ending.ends);
     go_over(&ending);
-    assert_int_equal(send_past_the_ring(&sending), 1);
-    assert_int_equal(receive_some(&sending, 1), 1);
-    for (int i = 0; i < sends_in_tcp; ++i) {
-        exchange(&sending);
-    }
-    const int all[] = {sending.ends[0], sending.ends[1], ending.ends[0], ending.ends[1]};
-    cut_device(all, 4);
+    struct talk urgent = {.sent = 0};
+    make_pair(urgent.ends);
+    go_over(&urgent);
+    be_about_to_begin_a_turn(&sending);
+    be_about_to_begin_a_turn(&urgent);
+    const int all[] = {sending.ends[0], sending.ends[1], ending.ends[0],
+                       ending.ends[1],  urgent.ends[0],  urgent.ends[1]};
+    cut_device(all, 6);
     /* The peer cannot know that these bytes are not in TCP, so none may follow there. */
     assert_int_equal(send_some(&sending, 100, 0), 100);
     const int set = watched(sending.ends[0], EPOLLOUT);
@@ -373,6 +385,10 @@ static void no_call_waits_for_the_agents(void **state) {
     assert_int_equal(errno, EAGAIN);
     /* The end cannot say that there are bytes before it. */
     assert_int_equal(send_some(&ending, 100, 0), 100);
+    assert_int_equal(send_some(&urgent, 100, 0), 100);
+    const int set_of_urgent = watched(urgent.ends[0], EPOLLOUT);
+    assert_int_equal(send(urgent.ends[0], "!", 1, MSG_OOB | MSG_NOSIGNAL), -1);
+    assert_int_equal(errno, EAGAIN);
     const int set_of_reader = watched(ending.ends[1], EPOLLIN);
     assert_int_equal(close(ending.ends[0]), 0);
     assert_int_equal(receive_some(&ending, 100), -1);
@@ -385,6 +401,12 @@ static void no_call_waits_for_the_agents(void **state) {
     }
     assert_int_equal(last, -1);
     assert_int_equal(errno, ECONNRESET);
+    for (errno = EAGAIN; last < 0 && errno == EAGAIN;
+         last = send(urgent.ends[0], "!", 1, MSG_OOB | MSG_NOSIGNAL)) {
+        assert_int_equal(epoll_wait(set_of_urgent, &event, 1, -1), 1);
+    }
+    assert_int_equal(last, -1);
+    assert_int_equal(errno, ECONNRESET);
     for (errno = EAGAIN; last < 0 && errno == EAGAIN; last = receive_some(&ending, 100)) {
         assert_int_equal(epoll_wait(set_of_reader, &event, 1, -1), 1);
     }
@@ -394,11 +416,112 @@ static void no_call_waits_for_the_agents(void **state) {
     assert_int_equal(errno, ECONNRESET);
     assert_int_equal(close(set), 0);
     assert_int_equal(close(set_of_reader), 0);
+    assert_int_equal(close(set_of_urgent), 0);
+    (void)alarm(0);
+}
+
+enum { last_bytes = 5000 };
+
+/* Answers whether it has a link, until it is told to take what is left. Returns an exit status. */
+static int answer_and_drain(int fd) {
+    char some[last_bytes];
+    size_t got = 0;
+    ssize_t more = 0;
+    for (some[0] = 0; some[0] != 'Q';) {
+        if (recv(fd, some, 1, 0) != 1 || send(fd, has_link(fd) ? "1" : "0", 1, 0) != 1) {
+            return 2;
+        }
+    }
+    do {
+        more = recv(fd, some, sizeof(some), 0);
+        got += more > 0 ? (size_t)more : 0;
+    } while (more > 0);
+    return more == 0 && got == last_bytes ? 0 : 3;
+}
+
+/* Both ends send through the device when it returns, and the peer drains. */
+static void go_over_with(int fd) {
+    char said = 0;
+    for (int uses = 0; uses < 50; uses += said == '1' && has_link(fd) ? 1 : 0) {
+        assert_int_equal(send(fd, "?", 1, 0), 1);
+        assert_int_equal(recv(fd, &said, 1, 0), 1);
+    }
+    assert_int_equal(send(fd, "Q", 1, 0), 1);
+    assert_int_equal(recv(fd, &said, 1, 0), 1);
+}
+
+static void count_devices_connections(int fd, void *argument) {
+    struct ends *const all = argument;
+    bool is_own = !is_connected_by_tcp(fd);
+    for (int i = 0; i < 2; ++i) {
+        is_own = is_own || all->all[i] == fd;
+    }
+    all->count += is_own ? 0 : 1;
+}
+
+/* Both ends have met in one process. Then each process has one of them. */
+static void ends_meet_again_after_a_fork(void **state) {
+    (void)state;
+    int ends[2];
+    (void)alarm(hangs_after_s);
+    make_pair(ends);
+    struct ends both = {.count = 0, .all = ends};
+    while (both.count < 2) {
+        both.count = 0;
+        for_all_descriptors(count_devices_connections, &both);
+    }
+    const pid_t peer = fork();
+    if (peer == 0) {
+        assert_int_equal(close(ends[0]), 0);
+        _exit(answer_and_drain(ends[1]));
+    }
+    assert_int_equal(close(ends[1]), 0);
+    go_over_with(ends[0]);
+    const char some[last_bytes] = {0};
+    assert_int_equal(send(ends[0], some, sizeof(some), 0), sizeof(some));
+    assert_int_equal(close(ends[0]), 0);
+    int status = 0;
+    assert_int_equal(waitpid(peer, &status, 0), peer);
+    assert_int_equal(status, 0);
+    (void)alarm(0);
+}
+
+/* A peer that is stopped meets this end's agent later than a second. */
+static void bytes_before_a_close_arrive_when_the_agents_meet(void **state) {
+    (void)state;
+    static const char some[last_bytes];
+    const struct timespec longer_than_without_a_loss = {.tv_sec = 1, .tv_nsec = 500000000};
+    int ends[2];
+    (void)alarm(hangs_after_s);
+    make_pair(ends);
+    const pid_t peer = fork();
+    if (peer == 0) {
+        assert_int_equal(close(ends[0]), 0);
+        _exit(answer_and_drain(ends[1]));
+    }
+    assert_int_equal(close(ends[1]), 0);
+    go_over_with(ends[0]);
+    int status = 0;
+    assert_int_equal(kill(peer, SIGSTOP), 0);
+    assert_int_equal(waitpid(peer, &status, WUNTRACED), peer);
+    cut_device(ends, 1);
+    assert_int_equal(send(ends[0], some, sizeof(some), 0), sizeof(some));
+    assert_int_equal(close(ends[0]), 0);
+    (void)nanosleep(&longer_than_without_a_loss, NULL);
+    assert_int_equal(kill(peer, SIGCONT), 0);
+    assert_int_equal(waitpid(peer, &status, 0), peer);
+    assert_int_equal(status, 0);
     (void)alarm(0);
 }
 
 int main(int count, char **words) {
-    (void)words;
+    if (count == 2 && strcmp(words[1], "processes") == 0) {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(ends_meet_again_after_a_fork),
+            cmocka_unit_test(bytes_before_a_close_arrive_when_the_agents_meet),
+        };
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    }
     if (count == 2) {
         const struct CMUnitTest tests[] = {cmocka_unit_test(no_call_waits_for_the_agents)};
         return cmocka_run_group_tests(tests, NULL, NULL);
