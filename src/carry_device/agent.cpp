@@ -218,7 +218,8 @@ public:
                 const std::lock_guard lock{mutex_};
                 bool is_quiet = true;
                 for (const One &one : all_) {
-                    is_quiet = is_quiet && (one.state < One::State::Found || one.copy->is_quiet());
+                    const bool may_push = one.state >= One::State::Found && one.copy != nullptr;
+                    is_quiet = is_quiet && (!may_push || one.copy->is_quiet());
                 }
                 if (is_quiet) {
                     return;
