@@ -14,8 +14,7 @@ asks_in_vain() {
     local key=$1 verb=$2
     shift 2
     refused_with 6 "refused: the identity $key may not $verb (--allow)" "$rpma" "$@" --psk "$key"
-    grep -q "refused a client from 127.0.0.1 ($key): the identity $key may not $verb (--allow)" server.err ||
-        die "the server does not say that $key may not $verb"
+    logged "refused a client from 127.0.0.1 ($key): the identity $key may not $verb (--allow)"
 }
 
 bounded "$rpma" push --psk writer content "$address" >stdout 2>stderr || die "push by the writer"

@@ -57,9 +57,9 @@ refused_with 2 'expected a file of keys' "$rpma" status --psk '' "$address"
 chmod 600 again
 refused_with 7 'refused: the server speaks TLS, and this command has no keys (expected --psk FILE or --x509 FILE)' "$rpma" push other "$address"
 refused_with 7 'the server speaks TLS' "$rpma" status "$address"
-grep -q 'the client does not speak TLS' server.err || die "the server says nothing of a client without TLS"
+logged 'the client does not speak TLS'
 refused_with 7 "the key of identity host-a is not the server's" "$rpma" push --psk again other "$address"
-grep -q "the key of identity host-a is not the client's" server.err || die "the server says nothing of another key"
+logged "the key of identity host-a is not the client's"
 refused_with 7 "the key of identity host-a is not the server's" "$rpma" check --psk again "$address"
 chmod 644 again
 refused_with 2 'rpma: TLS: others than its owner may use' "$rpma" push --psk again other "$address"

@@ -117,6 +117,12 @@ metric() {
 # status_says TEXT: the status, which is then in stdout, has it.
 status_says() { bounded "$rpma" status "$address" --timeout 20 >stdout 2>stderr || true; cat stderr >>stdout; grep -qF -- "$1" stdout; }
 
+# logged TEXT: the server's log has the text, or gets it from the thread that writes it.
+logged() {
+    # shellcheck disable=SC2016
+    timeout 60 bash -c 'until grep -qF -- "$1" server.err; do :; done' - "$1" || die "expected of the server: $1"
+}
+
 # refused TEXT COMMAND...: it fails by itself, with one line on standard error that contains the text; sets code.
 refused() {
     local text=$1
