@@ -2,13 +2,18 @@
 // soft/progress/standby: a thread of the engine that has to wait in one group stops no other group, and
 // nothing is lost of what comes meanwhile. Here a source waits for the test, as it would for a page of a
 // file.
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <thread>
+#include <utility>
 
 #include "../../child.hpp"
 #include "../../forks.h"
@@ -209,6 +214,58 @@ void what_comes_for_a_group_meanwhile_has_its_turn(void **) {
     }
 }
 
+// Has work again and again. The threads that do it are the engine, one after the other.
+class Busy final : public soft::Source {
+public:
+    // The look of the standby.
+    static constexpr std::chrono::milliseconds look{20};
+
+    Busy() : group_{soft::Group::create().value()} {
+        assert_int_equal(pipe2(ends_.data(), O_CLOEXEC | O_NONBLOCK), 0);
+        assert_int_equal(write(ends_[1], "", 1), 1);
+        const base::Lock lock{group_->mutex()};
+        group_->add(*this, ends_[0], {.readable = true});
+    }
+    Busy(const Busy &) = delete;
+    Busy &operator=(const Busy &) = delete;
+    ~Busy() override {
+        {
+            const base::Lock lock{group_->mutex()};
+            group_->remove(*this, ends_[0]);
+        }
+        close(ends_[0]);
+        close(ends_[1]);
+    }
+    void progress() override {
+        const pid_t self = gettid();
+        const auto now = Clock::now();
+        if (std::exchange(last_, self) != self && turns != 0 && now - last_turn_ < look) {
+            ++too_soon;
+        }
+        last_turn_ = now;
+        ++turns;
+    }
+
+    std::atomic<unsigned> turns{0};
+    std::atomic<unsigned> too_soon{0};  // a thread has followed another one that had just had a turn
+
+private:
+    pid_t last_ = 0;
+    Clock::time_point last_turn_;
+    std::array<int, 2> ends_{};
+    std::shared_ptr<soft::Group> group_;
+};
+
+// An engine that did not run for a while, just before a turn, looks like one that was followed too soon.
+void an_engine_that_works_goes_on(void **) {
+    constexpr int looks = 75;
+    constexpr unsigned by_chance = 3;
+    const Busy busy;
+    const auto end = Clock::now() + looks * Busy::look;
+    until([&] { return Clock::now() >= end && busy.turns > looks; });
+    assert_in_range(busy.too_soon, 0, by_chance);
+}
+
 // A sender that holds bytes back counts on a turn by the engine.
 void a_source_that_holds_bytes_back_has_its_turn(void **) {
     Listener listener;
@@ -293,6 +350,7 @@ int main() {
         cmocka_unit_test(the_events_that_the_thread_had_taken_are_served),
         cmocka_unit_test(as_many_as_there_are),
         cmocka_unit_test(groups_that_have_been_stuck_come_last),
+        cmocka_unit_test(an_engine_that_works_goes_on),
         cmocka_unit_test(what_comes_for_a_group_meanwhile_has_its_turn),
         cmocka_unit_test(a_source_that_holds_bytes_back_has_its_turn),
         cmocka_unit_test(deadlines_of_others_pass),
