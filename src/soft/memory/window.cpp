@@ -63,8 +63,10 @@ base::Result<MemoryWindow *> MemoryWindow::alloc(ibv_pd &pd, ibv_mw_type type) {
 
 base::Result<void> MemoryWindow::dealloc(MemoryWindow *window) {
     if (!window->inherited()) {
-        const base::Lock changing{changes};
+        // An access that is under way may wait for storage, and nobody else waits for it.
         window->shut();
+        Memory::instance().close(window->bound_);
+        const base::Lock changing{changes};
         if (const auto freed = window->free(); !freed) {
             return freed;
         }

@@ -18,8 +18,9 @@
 
 namespace soft {
 
-// Each call of a program changes windows under one lock of the process, and waits for accesses that are under
-// way. The caller has no other lock. A child of fork(2) only deallocates windows that it inherited.
+// Each call of a program changes windows under one lock of the process, and waits for accesses under way;
+// dealloc() waits for them without it. The caller has no other lock. A child of fork(2) only deallocates
+// windows that it inherited.
 class MemoryWindow final : public ibv_mw, public base::Inheritable {
 public:
     [[nodiscard]] static base::Result<MemoryWindow *> alloc(ibv_pd &pd, ibv_mw_type type) EXCLUDES(changes);

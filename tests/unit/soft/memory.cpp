@@ -11,6 +11,7 @@
 
 #include "soft/ground/limits.hpp"
 #include "soft/memory/invalidated_keys.hpp"
+#include "soft/memory/window.hpp"
 #include "softrdma.h"
 
 // This comes last, because it asserts.
@@ -67,6 +68,39 @@ void assert_fault(const Access &access, Fault fault) {
     const auto pin = memory().pin(access);
     assert_false(pin.has_value());
     assert_int_equal(pin.error(), fault);
+}
+
+// Peers may read it by this key.
+soft::MemoryWindow *window_over(MemoryRegion &region) {
+    soft::MemoryWindow *const window = soft::MemoryWindow::alloc(domain, IBV_MW_TYPE_1).value();
+    const ibv_mw_bind_info all{
+        .mr = &region, .addr = region.iova, .length = size, .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+    assert_true(window->bind({&domain}, all, 0).has_value());
+    return window;
+}
+
+void a_window_whose_end_waits_for_an_access_stops_no_other(void **) {
+    Registered region{everything | IBV_ACCESS_MW_BIND};
+    soft::MemoryWindow *const window = window_over(region);
+    const Access access{.by = {&domain, 1},
+                        .key = window->rkey,
+                        .address = region.iova,
+                        .length = size,
+                        .rights = IBV_ACCESS_REMOTE_READ};
+    std::atomic<bool> is_gone{false};
+    std::thread ends;
+    {
+        const auto pin = memory().pin(access);
+        assert_true(pin.has_value());
+        ends = std::thread{[&] { is_gone = soft::MemoryWindow::dealloc(window).has_value(); }};
+        while (memory().pin(access).has_value()) {
+            std::this_thread::yield();
+        }
+        assert_true(soft::MemoryWindow::dealloc(window_over(region)).has_value());
+        assert_false(is_gone);
+    }
+    ends.join();
+    assert_true(is_gone);
 }
 
 void a_pin_is_the_region(void **) {
@@ -416,6 +450,7 @@ void threads(void **) {
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(a_pin_is_the_region),
+                                cmocka_unit_test(a_window_whose_end_waits_for_an_access_stops_no_other),
                                 cmocka_unit_test(keys_are_a_ciphers),
                                 cmocka_unit_test(keys_are_not_guessed),
                                 cmocka_unit_test(keys_of_regions_are_all_over),
