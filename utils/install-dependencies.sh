@@ -14,9 +14,9 @@ declare -A packages_of=(
     [package]='dpkg-dev file libfabric-dev'
     [test]='libcmocka-dev libfabric-dev iproute2 procps python3 prometheus protobuf-c-compiler libprotobuf-c-dev'
     [compat]='librpma0 librpma-dev etcd-server etcd-client rdmacm-utils ibverbs-utils perftest qperf fio libfabric-bin ucx-utils openmpi-bin libopenmpi-dev
-              python3-pyverbs qemu-system-x86 curl git haproxy iperf3 libmemcached-tools libpython3.11-testsuite memcached
-              nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools rsync sockperf vsftpd
-              wrk'
+              python3-pyverbs qemu-system-x86 curl git haproxy iperf3 lftp libmemcached-tools libpython3.11-testsuite memcached
+              nginx-light nodejs openssh-client openssh-server openssl postgresql-15 redis-server redis-tools rsync siege sockperf varnish
+              vsftpd wrk'
     [format]='clang-format-19'
     [lint]='clang-format-19 clang-tidy-19 clang-19 shellcheck python3'
     [clang]='clang-19 libclang-rt-19-dev llvm-19'

