@@ -895,6 +895,32 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
     }
 }
 
+/* Its bytes come through TCP from there on, and the set tells of each. */
+static void a_set_has_a_socket_exclusively(void **state) {
+    (void)state;
+    enum { messages = 40 };
+    int ends[2];
+    make_pair(ends);
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.u32 = 9};
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event), 0);
+    for (int i = 0; i < messages; ++i) {
+        char byte = (char)i;
+        assert_int_equal(send(ends[1], &byte, 1, 0), 1);
+        assert_int_equal(epoll_wait(set, &event, 1, wait_ms), 1);
+        assert_int_equal(event.events, EPOLLIN);
+        assert_int_equal(event.data.u32, 9);
+        byte = -1;
+        assert_int_equal(recv(ends[0], &byte, 1, 0), 1);
+        assert_int_equal(byte, i);
+        assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+        assert_int_equal(send(ends[0], &byte, 1, 0), 1);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    }
+    assert_int_equal(close(set), 0);
+    close_pair(ends);
+}
+
 /* As in the kernel, the set keeps a socket that a message has, and tells of an edge once. */
 static void a_set_tells_of_a_passed_socket_once(void **state) {
     (void)state;
@@ -956,6 +982,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
         cmocka_unit_test(sets_are_in_one_another),
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
+        cmocka_unit_test(a_set_has_a_socket_exclusively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
