@@ -81,8 +81,15 @@ static void functions_by_version(void **state) {
     FIND(ibv_destroy_qp, "IBVERBS_1.1");
     FIND(ibv_event_type_str, "IBVERBS_1.1");
     FIND(ibv_fork_init, "IBVERBS_1.1");
+    static const char *const others[] = {"ibv_get_async_event", "ibv_ack_async_event", "ibv_query_device",
+                                         "ibv_query_qp"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); ++i) {
+        (void)function(handle, others[i], "IBVERBS_1.1");
+    }
     (void)function(handle, "ibv_reg_mr_iova2", "IBVERBS_1.8");
     (void)function(handle, "ibv_query_ece", "IBVERBS_1.10");
+    (void)function(handle, "ibv_set_ece", "IBVERBS_1.10");
+    (void)function(handle, "ibv_reg_dmabuf_mr", "IBVERBS_1.12");
     assert_non_null(own_ibv_event_type_str(IBV_EVENT_QP_FATAL));
     assert_int_equal(own_ibv_fork_init(), 0);
 
