@@ -186,6 +186,25 @@ for name in a b c d; do to_leader first $name; done
 until status_says 'content 1 has no room here: --max-bytes'; do :; done
 stop_server
 
+# A leader tells more than a follower with so few names has memory for: nothing is taken. One with more names takes it.
+end_leader TERM
+python3 -c 'import json, os
+os.mkdir("leader/many")
+note = {"bytes": 0, "checksum": "crc32c:00000000", "time": "", "host": "h" * 1900, "identity": "", "label": ""}
+for sequence in range(1, 1101):
+    path = "leader/many/%d" % sequence
+    open(path, "w").close()
+    os.setxattr(path, "user.rpma", json.dumps(note).encode())'
+lead
+follow short --max-names 100
+until status_says "$leader_address: has 2"; do :; done # and more digits
+status_says 'bytes to tell (expected at most 1867776)' || die "status: $(cat stdout)"
+[ -z "$(ls short)" ] || die "it has taken $(ls short)"
+stop_server
+follow short --max-names 200
+until bounded "$rpma" pull "$address/many" got >stdout 2>stderr; do :; done
+stop_server
+
 # All names of the leader are gone: the follower says so, and keeps what it has.
 end_leader TERM
 rm -r leader/*

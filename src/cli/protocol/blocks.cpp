@@ -19,6 +19,7 @@ constexpr std::uint64_t magic = 0x316b636f6c62'6d72;  // "rmblock1"
 constexpr std::size_t head_size = 20;
 constexpr std::size_t sum_size = 36;
 constexpr std::size_t tail_size = 4;
+static_assert(longest_blocks >= head_size + most_blocks * sum_size + tail_size);
 
 const EVP_MD *sha256() {
     static const EVP_MD *const method = EVP_sha256();

@@ -23,6 +23,7 @@ namespace cli {
 inline constexpr std::size_t smallest_block = std::size_t{64} << 10;
 inline constexpr std::size_t largest_block = std::size_t{1} << 20;
 inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 18;
+inline constexpr std::uint64_t longest_blocks = (most_blocks + 1) * 36;  // bytes of their checksums
 
 // Returns the size of the blocks of a content of this length, a power of two; 0 for a content that has too
 // many.

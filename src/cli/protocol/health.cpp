@@ -136,7 +136,12 @@ std::string encode_health(const Health &health) {
 }
 
 Outcome<Health> decode_health(std::string_view text) {
-    const json object = json::parse(text, nullptr, false);
+    // A peer may nest as deep as it likes, and each level needs memory.
+    constexpr int deepest = 4;
+    const auto is_known = [](int depth, json::parse_event_t /*event*/, const json & /*value*/) {
+        return depth < deepest;
+    };
+    const json object = json::parse(text, is_known, false);
     Health health;
     std::string last;
     std::uint64_t free_bytes = 0;

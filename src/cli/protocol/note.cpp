@@ -2,9 +2,12 @@
 // cli/protocol/note: encodes, and decodes with checks.
 #include "cli/protocol/note.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "cli/checksum.hpp"
 
@@ -75,6 +78,76 @@ std::string json_text(const nlohmann::ordered_json &value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+// Takes the contents out of a list while it is parsed, so that a list needs no more memory than they do: what
+// no content has is dropped, and the first element that is no content ends it.
+class ListReader final : public nlohmann::json_sax<json> {
+public:
+    [[nodiscard]] const std::string &why() const { return why_; }
+    [[nodiscard]] std::vector<Listed> take_contents() { return std::move(contents_); }
+
+    bool null() override { return take_value(nullptr); }
+    bool boolean(bool value) override { return take_value(value); }
+    bool number_integer(number_integer_t value) override { return take_value(value); }
+    bool number_unsigned(number_unsigned_t value) override { return take_value(value); }
+    bool number_float(number_float_t value, const string_t & /*text*/) override { return take_value(value); }
+    bool string(string_t &value) override { return take_value(std::move(value)); }
+    bool binary(binary_t & /*value*/) override { return false; }
+    bool start_array(std::size_t /*size*/) override { return depth_++ != in_list; }
+    bool end_array() override { return end(); }
+    bool start_object(std::size_t /*size*/) override { return depth_++ != outside; }
+    bool end_object() override { return end(); }
+    bool key(string_t &key) override {
+        key_ = std::move(key);
+        return true;
+    }
+    bool parse_error(std::size_t /*position*/, const std::string & /*token*/,
+                     const json::exception & /*error*/) override {
+        return false;
+    }
+
+private:
+    static constexpr std::size_t outside = 0;
+    static constexpr std::size_t in_list = 1;
+    static constexpr std::size_t in_content = 2;
+
+    template <typename Value>
+    bool take_value(Value value) {
+        constexpr std::array<std::string_view, 10> known{"name", "sequence", "bytes", "checksum", "time",
+                                                         "host", "identity", "label", "tag",      "fault"};
+        if (depth_ == in_content && std::ranges::find(known, key_) != known.end()) {
+            content_[key_] = std::move(value);
+        }
+        return depth_ >= in_content;
+    }
+
+    bool end() { return --depth_ != in_list || take_content(); }
+
+    bool take_content() {
+        const json object = std::exchange(content_, json::object());
+        Listed content;
+        const auto sequence = object.find("sequence");
+        if (!take(object, "name", content.name) || sequence == object.end() ||
+            !sequence->is_number_unsigned() || !take(object, "fault", content.fault)) {
+            return false;
+        }
+        content.sequence = sequence->get<std::uint64_t>();
+        auto note = note_in(object);
+        if (!note) {
+            why_ = note.error().text;
+            return false;
+        }
+        content.note = *std::move(note);
+        contents_.push_back(std::move(content));
+        return true;
+    }
+
+    std::size_t depth_ = outside;
+    std::string key_;
+    json content_ = json::object();  // the one that is read
+    std::vector<Listed> contents_;
+    std::string why_ = "sent a list that this rpma does not know";
+};
+
 }  // namespace
 
 std::string encode_note(const Note &note) {
@@ -100,19 +173,11 @@ std::string encode_list(const std::vector<Listed> &contents) {
 }
 
 Outcome<std::vector<Listed>> decode_list(std::string_view text) {
-    const json list = json::parse(text, nullptr, false);
-    std::vector<Listed> contents;
-    for (const json &object : list.is_array() ? list : json::array({json{}})) {
-        Listed content;
-        if (!object.is_object() || !take(object, "name", content.name) || !object.contains("sequence") ||
-            !object["sequence"].is_number_unsigned() || !take(object, "fault", content.fault)) {
-            return failed("sent a list that this rpma does not know");
-        }
-        content.sequence = object["sequence"].get<std::uint64_t>();
-        content.note = TRY(note_in(object));
-        contents.push_back(std::move(content));
+    ListReader reader;
+    if (!json::sax_parse(text, &reader)) {
+        return failed("{}", reader.why());
     }
-    return contents;
+    return reader.take_contents();
 }
 
 std::uint64_t sequence_of(std::string_view file_name) {

@@ -24,6 +24,11 @@ constexpr auto longest_pause = std::chrono::seconds{60};
 constexpr int part_of_time = 10;
 // A chain of followers has fewer servers, or is a loop.
 constexpr std::uint64_t most_hops = 8;
+// What a leader may tell, so that one that lies cannot take all memory: the faults of its contents, and a
+// list in which each name that this store may have takes so much, some thirty contents.
+constexpr std::uint64_t longest_health = std::uint64_t{4} << 20;
+constexpr std::uint64_t list_of_name = std::uint64_t{8} << 10;
+constexpr std::uint64_t list_of_none = std::uint64_t{1} << 20;
 
 double duration_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -53,11 +58,14 @@ std::vector<Session::Range> differing(const Blocks &content, const Blocks &other
 
 }  // namespace
 
-Follower::Follower(Store &store, Address leader, std::uint64_t keep, Clock::duration patience)
+Follower::Follower(Store &store, Address leader, std::uint64_t keep, std::uint64_t max_names,
+                   Clock::duration patience)
     : store_{store},
       leader_{std::move(leader)},
       leader_name_{leader_.text()},
       keep_{keep},
+      longest_list_{std::min(std::min(max_names, longest_text / list_of_name) * list_of_name + list_of_none,
+                             longest_text)},
       patience_{patience},
       following_{.leader = leader_name_} {}
 
@@ -182,6 +190,7 @@ Outcome<> Follower::look() {
     TransferOptions options;
     options.address = leader_name_;
     options.timeout_seconds = leader_timeout_seconds;
+    options.longest_list = longest_list_;
     const auto told = Clock::now();
     auto list = TRY(ask_for_list({leader_, {}}, options));
     // Asked after the list, so the list is not that of another store which came meanwhile.
@@ -272,6 +281,7 @@ bool Follower::is_pruned(const Listed &content) const {
     TransferOptions options;
     options.address = leader_name_;
     options.timeout_seconds = leader_timeout_seconds;
+    options.longest_list = longest_list_;
     const auto list = ask_for_list({leader_, content.name}, options);
     return list && !list->empty() &&
            std::ranges::find(*list, content.sequence, &Listed::sequence) == list->end();
@@ -280,7 +290,7 @@ bool Follower::is_pruned(const Listed &content) const {
 // Fails when the leader has another store than the one that was followed before. Where the leader has removed
 // what this store has, nothing else tells these stores apart.
 Outcome<> Follower::know_leader() {
-    const Health health = TRY(ask_for_health(leader_, leader_name_, leader_timeout_seconds));
+    const Health health = TRY(ask_for_health(leader_, leader_name_, leader_timeout_seconds, longest_health));
     hops_ = health.follows ? std::min(health.follows->hops, most_hops) + 1 : 1;
     if (hops_ > most_hops) {
         {
@@ -365,7 +375,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
         return failed("is another one than was listed");
     }
     std::vector<Session::Range> ranges{{0, note.length}};
-    const auto there = decode_blocks(TRY(session.look()));
+    const auto there = decode_blocks(TRY(session.look(longest_blocks)));
     if (there && there->length == note.length && there->checksum() == note.checksum) {
         const auto here =
             decode_blocks(in_storage(content.name, [&] { return upload.begin_as_newest(note.length); }));

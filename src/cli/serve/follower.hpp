@@ -29,9 +29,10 @@ class Follower {
 public:
     using Clock = std::chrono::steady_clock;
 
-    // The store outlives it, and keeps so many contents of each name. A call of storage that takes longer
-    // than `patience` is told.
-    Follower(Store &store, Address leader, std::uint64_t keep, Clock::duration patience);
+    // The store outlives it, keeps so many contents of each name, and has so many names at most. A call of
+    // storage that takes longer than `patience` is told.
+    Follower(Store &store, Address leader, std::uint64_t keep, std::uint64_t max_names,
+             Clock::duration patience);
     Follower(const Follower &) = delete;
     Follower &operator=(const Follower &) = delete;
     ~Follower();
@@ -73,6 +74,7 @@ private:
     Address leader_;
     std::string leader_name_;
     std::uint64_t keep_;
+    std::uint64_t longest_list_;  // in bytes
     Clock::duration patience_;
     Metrics *metrics_ = nullptr;  // since start(), as the next
     Committed committed_;

@@ -379,8 +379,9 @@ Outcome<> serve(const ServeOptions &options) {
         const base::Lock lock{printing};
         print_event(options, event);
     };
-    const auto follower =
-        leader ? std::make_unique<Follower>(*store, *leader, options.keep, limits.push_lease) : nullptr;
+    const auto follower = leader ? std::make_unique<Follower>(*store, *leader, options.keep,
+                                                              options.max_names, limits.push_lease)
+                                 : nullptr;
     Metrics metrics{*store};
     Server server{*store, std::move(limits), metrics, print};
     if (follower) {

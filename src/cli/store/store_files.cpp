@@ -160,10 +160,9 @@ std::string blocks_name(std::uint64_t sequence) {
 
 std::string read_blocks(int folder, const std::string &name) {
     const base::Fd file{openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
-    constexpr std::uint64_t most = (most_blocks + 1) * sizeof(BlockSum);
     struct stat status{};
     if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-        std::cmp_greater(status.st_size, most)) {
+        std::cmp_greater(status.st_size, longest_blocks)) {
         return {};
     }
     std::string text;

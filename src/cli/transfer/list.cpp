@@ -88,7 +88,7 @@ Outcome<std::vector<Listed>> ask_for_list(const Where &where, const TransferOpti
     const auto session = TRY(
         Session::open(where.address, {.version = protocol_version, .mode = Mode::List, .name = where.name},
                       options.timeout_seconds));
-    const std::string text = TRY(session->look());
+    const std::string text = TRY(session->look(options.longest_list));
     session->close();
     auto list = decode_list(text);
     if (!list) {

@@ -89,7 +89,7 @@ Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptio
 // Returns the checksums of the blocks of the newest content, or of what an earlier push has left, and has the
 // new content begin as that; nothing when all bytes have to be sent.
 Outcome<std::optional<Blocks>> blocks_there(Session &session, std::uint64_t length, bool resume) {
-    const std::string text = TRY(session.look(length, resume ? look_to_resume : 0));
+    const std::string text = TRY(session.look(longest_blocks, length, resume ? look_to_resume : 0));
     if (text.empty()) {
         return std::nullopt;
     }

@@ -15,7 +15,6 @@ namespace {
 
 // The client reports at this interval that a transfer is active; the server waits longer.
 constexpr auto alive_interval = std::chrono::seconds{1};
-constexpr std::uint64_t longest_text = std::uint64_t{1} << 30;  // a list of a million contents has fewer
 // A completion on the same machine takes less time than going to sleep for it.
 constexpr auto session_spins = std::chrono::microseconds{50};
 // Marks the completion of a request's message; the operation itself is done when its answer has come. The
@@ -200,19 +199,22 @@ Outcome<Answer> Session::roll_back(std::uint64_t sequence) {
     return answer_;
 }
 
-Outcome<std::string> Session::look(std::uint64_t length, std::uint64_t offset) {
+Outcome<std::string> Session::look(std::uint64_t longest, std::uint64_t length, std::uint64_t offset) {
     TRY(ask({.ask = Ask::Look, .offset = offset, .length = length}));
     TRY(wait_for_all());
     const Answer made = answer_;
     if (made.verdict != Verdict::Done) {
         return failed("{}: the server cannot make the answer: {}", server_.name(), errno_text(made.error));
     }
+    if (made.sequence > longest) {
+        return failed("{}: has {} bytes to tell (expected at most {})", server_.name(), made.sequence,
+                      longest);
+    }
     TRY(server_.take(made.memory_region));
     std::size_t size = 0;
     (void)rpma_mr_remote_get_size(server_.remote(), &size);
-    if (made.sequence > longest_text || size < made.sequence) {
-        return failed("{}: offers {} bytes for a text of {} (expected at most {})", server_.name(), size,
-                      made.sequence, longest_text);
+    if (size < made.sequence) {
+        return failed("{}: offers {} bytes for a text of {}", server_.name(), size, made.sequence);
     }
     std::string text;
     text.reserve(made.sequence);

@@ -79,8 +79,10 @@ public:
     [[nodiscard]] Outcome<Answer> roll_back(std::uint64_t sequence);
 
     // Has the server make a text (Ask::Look), and reads it. A push does it before anything else; its content
-    // has this length, and the offset may be look_to_resume. So does a pull.
-    [[nodiscard]] Outcome<std::string> look(std::uint64_t length = 0, std::uint64_t offset = 0);
+    // has this length, and the offset may be look_to_resume. So does a pull. Fails when the text is longer
+    // than `longest`.
+    [[nodiscard]] Outcome<std::string> look(std::uint64_t longest, std::uint64_t length = 0,
+                                            std::uint64_t offset = 0);
 
     // Returns how long the server took to store each portion, until its answer came, in seconds.
     [[nodiscard]] const std::vector<double> &store_seconds() const { return store_seconds_; }

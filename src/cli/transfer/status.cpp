@@ -148,10 +148,11 @@ Outcome<> status(const StatusOptions &options) {
 
 }  // namespace
 
-Outcome<Health> ask_for_health(const Address &address, const std::string &text, double timeout_seconds) {
+Outcome<Health> ask_for_health(const Address &address, const std::string &text, double timeout_seconds,
+                               std::uint64_t longest) {
     const auto session =
         TRY(Session::open(address, {.version = protocol_version, .mode = Mode::Status}, timeout_seconds));
-    auto health = decode_health(TRY(session->look()));
+    auto health = decode_health(TRY(session->look(longest)));
     session->close();
     return health ? std::move(health) : failed("{}: {}", text, health.error().text);
 }

@@ -19,6 +19,9 @@
 
 namespace cli {
 
+inline constexpr std::uint64_t longest_text = std::uint64_t{1}
+                                              << 30;  // a list of a million contents has less
+
 struct TransferOptions {
     std::string file;
     std::string address;
@@ -26,6 +29,7 @@ struct TransferOptions {
     std::string rate;         // bytes for each second; empty without a limit
     double wait_seconds = 2;  // the server notices a killed push within moments
     bool json = false;
+    std::uint64_t longest_list = longest_text;  // in bytes
 };
 
 // Adds a subcommand that ends in `run`. The caller adds its positional arguments, in its own order.
@@ -85,7 +89,7 @@ enum class HasTag : bool { No, Yes };
 
 // Returns what a server tells of itself. `text` is the address, for people.
 [[nodiscard]] Outcome<Health> ask_for_health(const Address &address, const std::string &text,
-                                             double timeout_seconds);
+                                             double timeout_seconds, std::uint64_t longest = longest_text);
 
 // Refuses an option among the addresses, which is one behind --.
 inline void check_addresses(const std::vector<std::string> &addresses) {

@@ -2,6 +2,8 @@
 // cli/protocol/note: what is written beside a content is read again, and nothing else is taken for it.
 #include "cli/protocol/note.hpp"
 
+#include <sys/resource.h>
+
 #include "bytes.hpp"
 
 namespace {
@@ -61,10 +63,37 @@ void a_list_survives(void **) {
     assert_true(read->at(0).name == "a" && read->at(0).sequence == 7 &&
                 read->at(0).note.length == some.length);
     assert_string_equal(read->at(1).fault.c_str(), "was deleted");
-    for (const char *text : {"", "3", "[3]", "[{}]", R"([{"name":"a","sequence":"x","fault":""}])"}) {
+    for (const char *text : {"", "3", "[3]", "[{}]", "[[]]", "[", "[{", "[]]", "{}",
+                             R"([{"name":"a","sequence":"x","fault":""}])"}) {
         assert_fails(cli::decode_list(text), "list that this rpma does not know");
     }
     assert_int_equal(cli::decode_list("[]")->size(), 0);
+    // What a later version adds to a content is left out.
+    std::string later = cli::encode_list({{"a", 7, some, ""}});
+    later.insert(2, R"("new":[1,{"name":"b"}],"newer":{"sequence":8},"newest":null,)");
+    assert_true(cli::decode_list(later).has_value() && cli::decode_list(later)->at(0).name == "a" &&
+                cli::decode_list(later)->at(0).sequence == 7);
+}
+
+// Returns the most memory that the process has had, in bytes.
+std::size_t peak() {
+    rusage usage{};
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return static_cast<std::size_t>(usage.ru_maxrss) << 10;
+}
+
+void a_list_of_rubbish_takes_no_memory(void **) {
+    constexpr std::size_t size = std::size_t{32} << 20;
+    for (const std::string piece : {"0,", "[", R"({"a":[)", R"({"a":0,"b":1,)", R"({"name":"a"},)"}) {
+        std::string text = "[";
+        text.reserve(size + piece.size());
+        while (text.size() < size) {
+            text += piece;
+        }
+        const std::size_t before = peak();
+        assert_fails(cli::decode_list(text), "list that this rpma does not know");
+        assert_true(peak() - before < size);
+    }
 }
 
 void a_number_is_a_content(void **) {
@@ -78,8 +107,11 @@ void a_number_is_a_content(void **) {
 }  // namespace
 
 int main() {
-    const CMUnitTest tests[] = {cmocka_unit_test(a_note_survives), cmocka_unit_test(other_text_is_no_note),
+    const CMUnitTest tests[] = {cmocka_unit_test(a_note_survives),
+                                cmocka_unit_test(other_text_is_no_note),
                                 cmocka_unit_test(a_tag_is_ordered_and_survives),
-                                cmocka_unit_test(a_list_survives), cmocka_unit_test(a_number_is_a_content)};
+                                cmocka_unit_test(a_list_survives),
+                                cmocka_unit_test(a_list_of_rubbish_takes_no_memory),
+                                cmocka_unit_test(a_number_is_a_content)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
