@@ -4,6 +4,7 @@
 # removed at the end.
 work=$(mktemp -d)
 server=
+longest=120  # seconds that a server may run
 races=0
 finish() {
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
@@ -20,7 +21,7 @@ die() {
 begin_server() {  # begin_server PORT COMMAND...: returns when it listens there; its process is $server
     local port=$1 tries=0
     shift
-    timeout 120 "$@" >"$work/server" 2>&1 </dev/null &
+    timeout $longest "$@" >"$work/server" 2>&1 </dev/null &
     server=$!
     until listening "$port"; do
         if ! kill -0 $server 2>/dev/null || [ $((tries += 1)) -gt 3000 ]; then die "'$*' does not listen"; fi
