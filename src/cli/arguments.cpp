@@ -118,6 +118,11 @@ Outcome<std::uint64_t> parse_size(std::string_view text) {
     return number << shift;
 }
 
+Outcome<std::uint64_t> parse_size_of(std::string_view option, std::string_view text) {
+    const auto size = parse_size(text);
+    return size ? size : failed(size.error().exit, "{} {}", option, size.error().text);
+}
+
 std::function<std::string(const std::string &)> number_between(double least, double most) {
     return [least, most](const std::string &text) {
         double value = 0;

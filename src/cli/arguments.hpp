@@ -43,6 +43,8 @@ struct Where {
 
 // Parses a number of bytes, at least 1, with an optional K, M, G or T (powers of 1024).
 [[nodiscard]] Outcome<std::uint64_t> parse_size(std::string_view text);
+// Does so with the value of an option, which a failure names.
+[[nodiscard]] Outcome<std::uint64_t> parse_size_of(std::string_view option, std::string_view text);
 
 // Returns a function for an option's check(). It returns an error text, which is empty when the value is a
 // number from `least` to `most`. (CLI::Range accepts "nan".)

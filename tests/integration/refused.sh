@@ -38,11 +38,12 @@ for bad in 127.0.0.1: 127.0.0.1:0 127.0.0.1:65536 127.0.0.1:x ::1:7204; do
     refused_with 2 "$bad" "$rpma" serve --store other --listen "$bad"
 done
 for bad in 0 -1 1.5M 1X; do
-    refused_with 2 'expected a size in bytes' "$rpma" serve --store other --max-bytes="$bad"
+    refused_with 2 "--max-bytes $bad: expected a size in bytes" "$rpma" serve --store other --max-bytes="$bad"
+    refused_with 2 "--min-size $bad: expected a size in bytes" "$rpma" push content "$address" --min-size="$bad"
 done
 
 # An empty store.
-refused 'nothing was pushed yet' "$rpma" pull "$address" got
+refused 'nothing was pushed yet under the name default (rpma list)' "$rpma" pull "$address" got
 [ ! -e got ] || die "pull left a file"
 push content
 

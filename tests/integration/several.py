@@ -361,7 +361,7 @@ def test_cases(servers):
     refused(2, "expected a file", "pull", *where, "/dev/stdout")
     refused(2, "each of several has its own sequences", "pull", *where, "got", "--sequence", "1")
     refused(6, "default is kept on several servers", "push", three, where[0])
-    refused(6, "default is kept on several servers", "rollback", where[0])
+    refused(6, "default is kept on several servers, where no content is committed again", "rollback", where[0])
     refused(1, "fe80::1: needs its interface", "push", write("[three]", "3"), "[fe80::1]", "[fe80::1]:1", "--label", "[x]")
     done("push", "[three]", f"{where[0]}/alone", "--quorum", "1", "--label", "[x]")
     if newest(a, "alone")["label"] != "[x]":

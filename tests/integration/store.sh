@@ -11,7 +11,7 @@ head -c 4097 large >small
 start_server store
 grep -q '^memory *page cache$\|^memory *DAX$' server.out || die "expected a store that is durable: $(cat server.out)"
 grep -q '^holds *0 names, 0 bytes$' server.out || die "expected an empty store: $(cat server.out)"
-refused 'nothing was pushed yet' "$rpma" pull "$address/other" got
+refused 'nothing was pushed yet under the name other' "$rpma" pull "$address/other" got
 
 # A file, standard input whose size is not known, and nothing at all.
 push large

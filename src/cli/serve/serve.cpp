@@ -365,10 +365,10 @@ Outcome<> serve(const ServeOptions &options) {
     StoreOptions wanted{
         .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
     if (!options.max_bytes.empty()) {
-        wanted.max_bytes = TRY(parse_size(options.max_bytes));
+        wanted.max_bytes = TRY(parse_size_of("--max-bytes", options.max_bytes));
     }
     if (!options.scrub_rate.empty()) {
-        wanted.scrub_rate = TRY(parse_size(options.scrub_rate));
+        wanted.scrub_rate = TRY(parse_size_of("--scrub-rate", options.scrub_rate));
     }
     const auto store = TRY(Store::open(options.store, wanted));
     if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {

@@ -54,6 +54,12 @@ Outcome<> rollback(const RollbackOptions &options) {
     end_waits_on_signals();
     const auto contents = TRY(ask_for_list(where, options));
     const Listed wanted = TRY(find_wanted(contents, options));
+    if (std::ranges::any_of(contents, [](const Listed &content) { return bool{content.note.tag}; })) {
+        return failed(Exit::Refused,
+                      "{}: {} is kept on several servers, where no content is committed again (expected rpma "
+                      "pull --sequence {} from this one, and a push of that to all of them)",
+                      options.address, where.name, wanted.sequence);
+    }
     const auto session = TRY(open_push(where, options));
     if (session->offer().sequence != contents.back().sequence + 1) {
         return failed(Exit::Refused, "{}: another content was committed meanwhile; nothing was changed",

@@ -62,7 +62,8 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
                                      options.timeout_seconds));
     const Offer &offer = session->offer();
     if (offer.sequence == 0) {
-        return failed("{}: nothing was pushed yet", options.address);
+        return failed("{}: nothing was pushed yet under the name {} (rpma list)", options.address,
+                      name_of(where));
     }
     const Content content{offer.sequence, offer.length, offer.checksum};
     if (TRY(receive_content(*session, content, destination, options)) != content.checksum) {

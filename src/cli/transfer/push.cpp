@@ -76,7 +76,7 @@ Outcome<> send_content(Session &session, Source &source, Content &content, Rate 
 
 // Returns why the content must not be committed; empty when it may.
 Outcome<> check_size(const Source &source, std::uint64_t length, const PushOptions &options) {
-    if (!options.min_size.empty() && length < TRY(parse_size(options.min_size))) {
+    if (!options.min_size.empty() && length < TRY(parse_size_of("--min-size", options.min_size))) {
         return failed("{}: has {} bytes (expected at least {}: --min-size)", source.name(), length,
                       options.min_size);
     }
@@ -254,7 +254,7 @@ Outcome<> push(const PushOptions &options) {
     }
     const Where where = TRY(parse_where(options.address));
     if (!options.min_size.empty()) {
-        TRY(parse_size(options.min_size));
+        TRY(parse_size_of("--min-size", options.min_size));
     }
     TRY(Rate::of(options));
     Source source = TRY(options.program.empty() ? Source::open(options.file) : Source::run(options.program));
@@ -285,7 +285,7 @@ Outcome<> push(const PushOptions &options) {
 
 Outcome<Rate> Rate::of(const TransferOptions &options) {
     constexpr std::uint64_t least = std::uint64_t{64} << 10;  // a push has to store so much within its lease
-    const std::uint64_t rate = options.rate.empty() ? 0 : TRY(parse_size(options.rate));
+    const std::uint64_t rate = options.rate.empty() ? 0 : TRY(parse_size_of("--rate", options.rate));
     if (!options.rate.empty() && rate < least) {
         return failed(Exit::Usage, "--rate {}: expected at least 64K", options.rate);
     }

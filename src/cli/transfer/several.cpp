@@ -245,7 +245,7 @@ Outcome<> push_to_several(const PushOptions &options) {
                       quorum, group.majority(), group.size(), group.size());
     }
     if (!options.min_size.empty()) {
-        TRY(parse_size(options.min_size));
+        TRY(parse_size_of("--min-size", options.min_size));
     }
     TRY(Rate::of(options));
     Source source = TRY(Source::open(options.file));
