@@ -23,7 +23,7 @@ declare -A packages_of=(
     [valgrind]='valgrind libc6-dbg'
     [lab]='qemu-system-x86 nbdkit busybox-static cpio kmod xz-utils e2fsprogs xfsprogs btrfs-progs dmsetup ndctl iproute2 gcc-12 make libelf1
            rdma-core ibverbs-providers'
-    [soak]='lintian systemd-container debootstrap'
+    [soak]='lintian systemd-container debootstrap corosync pacemaker pacemaker-cli-utils'
 )
 
 say() { printf 'install-dependencies: %s\n' "$*"; }

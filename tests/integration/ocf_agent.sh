@@ -67,6 +67,9 @@ acts 7 monitor
 started
 killed
 acts 7 monitor
+echo 4194305 >run/rpma-serve-store.pid # no process has a number so high
+acts 7 monitor
+[ ! -s stderr ] || die "each monitor of a server that has gone leaves a line in Pacemaker's log: $(cat stderr)"
 echo $$ >run/rpma-serve-store.pid # that of another process by now
 acts 7 monitor
 acts 0 stop
