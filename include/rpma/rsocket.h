@@ -16,9 +16,9 @@
  * Signals. The library sends none: where a socket would raise SIGPIPE, the call fails with EPIPE. The library
  * makes no thread. A signal handler may call its functions. Where the handler has interrupted another of them
  * in the same thread, and not in its sleep, a call fails with EDEADLK and does nothing: it would wait for the
- * call that it has interrupted. The program may make the call again when the handler has returned. An
- * rsocket that has stayed TCP receives and sends in a handler at any time. Other calls may call malloc(3), so
- * that a handler that may have interrupted malloc(3) must not make them (signal-safety(7)).
+ * call that it has interrupted. The program may make the call again when the handler has returned. The calls
+ * may call malloc(3), so that a handler that may have interrupted malloc(3) must not make them
+ * (signal-safety(7)).
  *
  * Blocking. As with sockets, a call that may block waits unless O_NONBLOCK (rfcntl), SOCK_NONBLOCK or
  * MSG_DONTWAIT says otherwise. A wait ends with EINTR when a signal was caught.
@@ -49,38 +49,15 @@ extern "C" {
 /* A level of rsetsockopt and rgetsockopt, whose options are all an int. */
 #define SOL_RDMA 0x10000
 
-/* The options. A program sets them before the stream begins: before rconnect, or before the first use of an
- * rsocket that raccept gave. */
+/* The options. A program sets them before the stream begins: before rconnect, or on the rsocket that
+ * listens. */
 enum {
     RDMA_SQSIZE, /* messages that may be on their way, 1 to 65534 */
     RDMA_RQSIZE, /* messages of the peer that have a place, 1 to 65534; there are 16 at least */
     RDMA_INLINE, /* bytes of a message that has no copy in the send buffer; the soft device has no such copy
                   */
     RDMA_IOMAPSIZE, /* mappings that the peer may have (riomap), 0 to 32512, above 128 in steps of 256 */
-    RDMA_ROUTE,     /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
-    /* These are of this library alone. */
-    RDMA_FALLBACK = 0x1000, /* 1, the default: a peer that speaks no RDMA gets TCP; 0: it gets an error */
-    RDMA_MODE,              /* read only: one of RDMA_MODE_ */
-    RDMA_MODE_REASON        /* read only: why it is TCP, one of RDMA_REASON_ */
-};
-
-/* The mode says by what way the bytes of an rsocket go. */
-enum {
-    RDMA_MODE_OPEN, /* it is not known yet, or there is no connection */
-    RDMA_MODE_RDMA, /* a stream over an RDMA device */
-    RDMA_MODE_TCP   /* TCP: every function works but riomap, riounmap and riowrite, which give EOPNOTSUPP */
-};
-
-/* The reason says why an rsocket is TCP. */
-enum {
-    RDMA_REASON_NONE,            /* it is not TCP */
-    RDMA_REASON_PEER_SPEAKS_TCP, /* the peer sent, or answered, something else than a request, or closed */
-    RDMA_REASON_SPOKE_FIRST,     /* our program sent, and the client had not asked for RDMA */
-    RDMA_REASON_PEER_REFUSED,    /* the server refused our request */
-    RDMA_REASON_PEER_SILENT,     /* the server did not answer our request for a second */
-    RDMA_REASON_NOT_ASKED,       /* RS_PROBE says not to ask the server */
-    RDMA_REASON_REMEMBERED,      /* the server was not asked: it spoke TCP less than a minute ago */
-    RDMA_REASON_ADOPTED          /* radopt: TCP had carried bytes of the program before */
+    RDMA_ROUTE      /* a path of InfiniBand, which no stream here takes: ENOPROTOOPT */
 };
 
 /**
@@ -124,13 +101,13 @@ int rbind(int socket, const struct sockaddr *addr, socklen_t addrlen);
 int rlisten(int socket, int backlog);
 
 /**
- * Takes the next connection of an rsocket that listens. The new rsocket has the listener's options, and
- * blocks.
+ * Takes the next connection of an rsocket that listens, and answers its peer. The new rsocket has the
+ * listener's options, and blocks.
  *
- * The new rsocket answers its peer when the program first reads, writes or waits for it, so that the program
- * can set options before; or when a later raccept of the same listener waits. On a device of the kernel it
- * answers at once. The peer's first bytes then decide whether the rsocket is a stream over RDMA or
- * stays TCP (RDMA_FALLBACK, librsocket(7)).
+ * On the soft device the call also gives clients of TCP that speak no rsockets: the first use of the new
+ * rsocket fails. A peer whose request comes later than its connection is answered in the next call of the
+ * library that uses the new rsocket, or in which this thread waits. In a program that asks for support of
+ * fork(2) (RDMAV_FORK_SAFE, librsocket(7)), the first use of the new rsocket answers.
  *
  * Blocks: until there is a connection.
  * Returns: the descriptor of the new rsocket, which the caller closes with rclose; or -1 and errno.
@@ -144,21 +121,18 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * An rsocket of type SOCK_DGRAM then sends to that address, and receives only from it. The call sends
  * nothing. An address of the family AF_UNSPEC undoes that.
  *
- * A stream asks the peer for RDMA, and waits for the answer. Over the soft device the peer answers when its
- * program uses what it accepted. The call stops waiting after a second: the library keeps what the program
- * sends, up to SO_SNDBUF, until it is known whether the peer takes it by RDMA or by TCP (RDMA_FALLBACK,
- * RS_PROBE, librsocket(7)).
+ * A stream is connected when the program of the peer has taken it with raccept.
  *
  * On an rsocket that does not block, the call fails with EINPROGRESS. The rsocket is ready for POLLOUT when
  * it is connected, and has POLLERR when it could not connect; SO_ERROR, the next rconnect or the next receive
  * tells why.
  *
- * Blocks: until the peer answers, for a second at most. With RDMA_FALLBACK 0 it waits for the answer.
+ * Blocks: until the peer answers.
  * Errors:
- *   ECONNREFUSED   No program listens there, or the peer refused.
+ *   ECONNREFUSED   No rsocket listens there, or the peer refused.
  *   ETIMEDOUT      The peer did not answer; the soft device waits for 10 seconds.
- *   ECONNRESET     The peer closed the connection and did not answer.
- *   EPROTO         The peer answered in another protocol.
+ *   ECONNRESET     The peer closed the connection and did not answer: it is no rsocket, for instance.
+ *   EPROTO         The peer answered in another protocol: it is no rsocket.
  *   ENOTSUP        The peer speaks another version of this protocol.
  *   EADDRNOTAVAIL  No RDMA device serves the local address.
  *   ENOBUFS        The device has no more queues, or no more memory to register.
@@ -166,29 +140,6 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen);
  * See connect(2).
  */
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen);
-
-/**
- * Makes an rsocket of a TCP socket that this process got by exec, by SCM_RIGHTS or from socket(2), and that
- * is no rsocket here. The caller closes it with rclose from then on.
- *
- * A socket that listens, also one of rlisten in another process, then gives connections by raccept. A
- * connected socket becomes an rsocket as raccept gives it, and answers its peer at its first use. But a
- * socket that has been read or written stays TCP (RDMA_REASON_ADOPTED), with its own O_NONBLOCK.
- *
- * An rsocket of another process blocks, or does not, as it did there (rfcntl); any other socket blocks unless
- * it has O_NONBLOCK. Both get the settings of a new rsocket. The call sets O_NONBLOCK of the kernel's socket,
- * also for other processes that have it. Only the soft device serves this rsocket, also where a device of the
- * kernel serves the address.
- *
- *   fd  It stays the same number.
- *
- * Errors:
- *   EEXIST      fd is an rsocket already.
- *   ENOTSOCK    fd is no socket.
- *   ENOTSUP     fd is a socket of something else than TCP.
- *   ECONNRESET  fd carries a stream of another process, or has asked for one.
- */
-int radopt(int fd);
 
 /**
  * Ends one direction of a stream, or both. The peer reads the bytes that were sent before, then the end of
@@ -205,8 +156,7 @@ int rshutdown(int socket, int how);
  * seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes the
  * rsockets that are open, and waits up to two seconds until their bytes have left.
  *
- * Blocks: for two seconds at most, and only for what was sent to a peer that has not answered; with SO_LINGER
- * as long as the option says.
+ * Blocks: with SO_LINGER, as long as the option says.
  * See close(2).
  */
 int rclose(int socket);
@@ -369,8 +319,8 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  *   flags   Not used.
  *   offset  The number by which the peer knows the first byte; -1 stands for the address.
  *
- * Blocks: on an rsocket that has just been accepted, until the peer's request to connect comes; for a second
- * at most where the rsocket does not block.
+ * Blocks: on an rsocket that has just been accepted, until the connection is complete; for a second at most
+ * where the rsocket does not block.
  * Returns: the offset; or -1 and errno.
  * Errors:
  *   ENOMEM      The peer has no place for another mapping (RDMA_IOMAPSIZE), or there is no memory.
@@ -381,7 +331,7 @@ ssize_t rwritev(int socket, const struct iovec *iov, int iovcnt);
  *   EAGAIN      The rsocket does not block, and the peer has said nothing for a second.
  *   ENOTCONN    There is no connection.
  *   EPIPE       The stream has ended in the direction of sending.
- *   EOPNOTSUPP  socket is of type SOCK_DGRAM, or its connection is TCP.
+ *   EOPNOTSUPP  socket is of type SOCK_DGRAM.
  */
 off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset);
 
@@ -399,7 +349,7 @@ off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offse
  *   EBUSY       The peer's process on this host has begun to write, and does not go on (rpma_mr_dereg(3)). No
  *               write begins any more. A later call tries again.
  *   EINVAL      There is no such mapping.
- *   EOPNOTSUPP  socket is of type SOCK_DGRAM, or its connection is TCP.
+ *   EOPNOTSUPP  socket is of type SOCK_DGRAM.
  */
 int riounmap(int socket, void *buf, size_t len);
 
@@ -424,7 +374,7 @@ int riounmap(int socket, void *buf, size_t len);
  *   EAGAIN      The rsocket does not block, and there is no room now.
  *   EPIPE       The stream has ended in the direction of sending.
  *   ENOTCONN    There is no connection.
- *   EOPNOTSUPP  flags has what rsend refuses, socket is of type SOCK_DGRAM, or its connection is TCP.
+ *   EOPNOTSUPP  flags has what rsend refuses, or socket is of type SOCK_DGRAM.
  */
 size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags);
 
@@ -461,8 +411,7 @@ int rselect(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds, stru
  * A repoll is a set of rsockets of any type and other descriptors, for which a program waits together, as
  * with epoll(7). A wait costs what is ready, not what is in the set. Level and edge trigger, EPOLLONESHOT,
  * EPOLLEXCLUSIVE and EPOLLRDHUP are each member's own. With edge trigger an event may come more often than a
- * socket becomes ready, as with epoll; it comes again when more bytes arrive. rclose takes an rsocket out. An
- * rsocket of raccept answers its peer when the program puts it in.
+ * socket becomes ready, as with epoll; it comes again when more bytes arrive. rclose takes an rsocket out.
  *
  * Another loop may wait for the descriptor of a repoll, by poll(2), epoll(7) or rpoll. The descriptor is
  * readable when repoll_wait with a timeout of 0 gives something, or has to take the device further and may
@@ -551,27 +500,26 @@ int rgetpeername(int socket, struct sockaddr *addr, socklen_t *addrlen);
 int rgetsockname(int socket, struct sockaddr *addr, socklen_t *addrlen);
 
 /**
- * Sets an option. Those of level SOL_RDMA are RDMA_SQSIZE, RDMA_RQSIZE, RDMA_INLINE, RDMA_IOMAPSIZE and
- * RDMA_FALLBACK, each an int.
+ * Sets an option. Those of level SOL_RDMA are RDMA_SQSIZE, RDMA_RQSIZE, RDMA_INLINE and RDMA_IOMAPSIZE, each
+ * an int.
  *
  * SO_RCVBUF and SO_SNDBUF are the stream's buffers, which are fixed when the stream begins: later they change
  * what is reported and nothing else. SO_RCVTIMEO, SO_SNDTIMEO, SO_RCVLOWAT and SO_LINGER are the stream's.
  * All others are the TCP socket's (socket(7), tcp(7), ip(7), ipv6(7)) and have their effect there:
  * keep-alive, TCP_USER_TIMEOUT, TCP_CORK, SO_REUSEADDR, IPV6_V6ONLY. The soft device sets TCP_NODELAY unless
- * the program sets it. Where an rsocket is TCP, all options are the TCP socket's.
+ * the program sets it.
  *
  * Errors:
- *   EINVAL       An option of SOL_RDMA is set, and the stream has begun or the rsocket is TCP, or the value
- *                is negative or too short.
+ *   EINVAL       An option of SOL_RDMA is set, and the stream has begun, or the value is negative or too
+ *                short.
  *   ENOPROTOOPT  There is no such option.
  * See setsockopt(2).
  */
 int rsetsockopt(int socket, int level, int optname, const void *optval, socklen_t optlen);
 
 /**
- * Gets an option's value. The options are those of rsetsockopt, and RDMA_MODE and RDMA_MODE_REASON, which
- * tell what carries the bytes, and why. SO_ERROR tells once why rconnect failed, and always why the stream is
- * broken.
+ * Gets an option's value. The options are those of rsetsockopt. SO_ERROR tells once why rconnect failed, and
+ * always why the stream is broken.
  *
  * Errors:
  *   ENOPROTOOPT  There is no such option.

@@ -85,17 +85,6 @@ public:
     // A thread that waits for several sockets calls this. It takes the socket further without its shard, and
     // returns the shard of its stream, if it has one. The caller then serves that.
     [[nodiscard]] virtual std::shared_ptr<stream::Shard> advance() = 0;
-    // Returns whether advance() may begin a stream, which takes longer than anything else that it does.
-    [[nodiscard]] virtual bool is_undecided() const { return false; }
-    // Returns whether the kernel does everything, so that receive and send take no lock. It stays so.
-    [[nodiscard]] virtual bool is_plain() const { return false; }
-    // Answers the peer of an accepted socket if the peer has asked. Returns whether this did something, which
-    // may be for another socket of the shard, and whether the peer still waits for its answer.
-    struct Answering {
-        bool did_something = false;
-        bool is_awaited = false;
-    };
-    [[nodiscard]] virtual Answering answer() { return {}; }
     // Returns which of `events` (poll(2)) there are now.
     [[nodiscard]] virtual short readiness(short events) = 0;
     // Begins a wait for `events`. Until the wait ends, a thread that changes the socket ends the sleep; what
@@ -106,20 +95,14 @@ public:
     // The kernel's descriptors that tell when to advance() again, beside the shard if advance() gives one,
     // and the events that they become ready for then. They become ready until end_watch(); those of a device
     // of the kernel once, and again after another call of this. The socket keeps them open until it is
-    // closed, except for a timer, which it drops when it no longer needs it. A caller that has put the timer
-    // into a set holds it until it has taken it out, because another descriptor may then get its number.
-    struct Watched {
-        std::vector<pollfd> descriptors;
-        std::shared_ptr<const base::Fd> timer;  // of one of them; null when none is a timer
-    };
-    [[nodiscard]] virtual Result<Watched> watch(short events) = 0;
+    // closed.
+    [[nodiscard]] virtual Result<std::vector<pollfd>> watch(short events) = 0;
     virtual void end_watch() {}
     // The threads and watchers that are told when the socket changes.
     [[nodiscard]] Waiters &waiters() { return waiters_; }
 
     // Closes the socket because the process ends, perhaps in the middle of a call. It does not wait, not
-    // even for a lock. Returns false when the socket has not ended, because another thread has a lock, or the
-    // peer has not answered and is to get bytes.
+    // even for a lock. Returns false when the socket has not ended, because another thread has a lock.
     [[nodiscard]] virtual bool end_with_process() = 0;
     // Called in a forked child, where a thread of the parent may be about to change this rsocket, or hold
     // its locks for ever. Makes the child's own rsocket of the same descriptor. The child never uses or

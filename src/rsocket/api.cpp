@@ -38,24 +38,6 @@ template <typename Use>
     });
 }
 
-// Does the same for calls that move bytes. When the rsocket stayed TCP, the kernel does these alone, so a
-// signal handler may call them at any time.
-template <typename Move>
-[[gnu::noinline, gnu::cold]] long move_while_interrupted(int fd, Move move) {
-    const auto socket = Table::instance().find(fd);
-    return socket && socket->is_plain() ? returned(move(*socket)) : fail_with_edeadlk();
-}
-
-template <typename Move>
-[[gnu::always_inline]] inline long move_bytes(int fd, Move move) {
-    return guarded(
-        [&]() -> Result<std::size_t> {
-            const auto socket = Table::instance().find(fd);
-            return socket ? move(*socket) : base::failure(EBADF);
-        },
-        [&] { return move_while_interrupted(fd, move); });
-}
-
 // Returns the result of a system call on the kernel's socket behind the descriptor.
 template <typename SystemCall>
 int with_descriptor(int fd, SystemCall call) {
@@ -87,13 +69,13 @@ bool is_negative(socklen_t length) {
 
 // Most calls have one part and no name.
 [[gnu::always_inline]] inline long receive(int fd, void *bytes, std::size_t size, int flags) {
-    return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
         return size <= SSIZE_MAX ? socket.receive_part(bytes, size, flags) : base::failure(EINVAL);
     });
 }
 
 [[gnu::always_inline]] inline long send(int fd, const void *bytes, std::size_t size, int flags) {
-    return move_bytes(fd, [=](AnySocket &socket) -> Result<std::size_t> {
+    return with_socket(fd, [=](AnySocket &socket) -> Result<std::size_t> {
         return size <= SSIZE_MAX ? socket.send_part(bytes, size, flags) : base::failure(EINVAL);
     });
 }
@@ -101,7 +83,7 @@ bool is_negative(socklen_t length) {
 // These check the message first, because the compiler knows the one part that most calls have.
 [[gnu::always_inline]] inline long receive(int fd, msghdr &message, int flags) {
     const bool is_valid = has_valid_parts(message);
-    return move_bytes(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
         return is_valid ? socket.receive(message, flags) : base::failure(EINVAL);
     });
 }
@@ -113,7 +95,7 @@ long read_nothing(int fd) {
 
 [[gnu::always_inline]] inline long send(int fd, const msghdr &message, int flags) {
     const int error = !has_valid_parts(message) ? EINVAL : message.msg_controllen != 0 ? EOPNOTSUPP : 0;
-    return move_bytes(fd, [&](AnySocket &socket) -> Result<std::size_t> {
+    return with_socket(fd, [&](AnySocket &socket) -> Result<std::size_t> {
         return error == 0 ? socket.send(message, flags) : base::failure(error);
     });
 }
@@ -247,20 +229,6 @@ int raccept(int socket, struct sockaddr *addr, socklen_t *addrlen) {
 
 int rconnect(int socket, const struct sockaddr *addr, socklen_t addrlen) {
     return static_cast<int>(with_socket(socket, [&](AnySocket &one) { return one.connect(addr, addrlen); }));
-}
-
-int radopt(int fd) {
-    return static_cast<int>(guarded([&]() -> Result<void> {
-        if (Table::instance().find(fd)) {
-            return base::failure(EEXIST);
-        }
-        auto adopted = rsockets::Socket::adopt(fd);
-        if (!adopted) {
-            return std::unexpected{adopted.error()};
-        }
-        (void)Table::instance().add(std::move(*adopted));
-        return {};
-    }));
 }
 
 int rshutdown(int socket, int how) {

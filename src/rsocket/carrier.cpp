@@ -1,81 +1,39 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// rsocket/carrier: what a carrier does, but for what other programs see of it (listing.cpp).
+// rsocket/carrier: what a carrier does, but for how its stream begins (carrier_begin.cpp), and what other
+// programs see of it (listing.cpp).
 #include "rsocket/carrier.hpp"
 
 #include <cerrno>
 #include <utility>
 
 #include "base/log.hpp"
-#include "rsocket/kernel_socket.hpp"
-
-#include <rpma/rsocket.h>
 
 namespace rsockets {
 
-Carrier::Carrier(AnySocket &rsocket, State state, const stream::Settings &settings, bool blocks, int reason)
+Carrier::Carrier(AnySocket &rsocket, State state, const stream::Settings &settings, bool blocks)
     : rsocket_{rsocket},
       state_{state},
       options_{settings},
       blocks_{blocks},
-      loss_told_{state == State::Lost},
-      reason_{reason} {
-    keep_blocking(fd(), blocks);
-    if (state == State::Listening) {
-        listening_.begin_in_tcp();
-    }
+      loss_told_{state == State::Lost} {
     list();
 }
 
 // It copies numbers, and options that do not change.
 Carrier::Carrier(AnySocket &rsocket, const Carrier &parents)
     : rsocket_{rsocket},
-      state_{parents.state_ == State::Streaming || parents.state_ == State::Offered ||
-                     parents.state_ == State::Replaying ||
+      state_{parents.state_ == State::Streaming || parents.state_ == State::Connecting ||
                      (parents.listening_.is_at_devices() && !parents.listening_.is_in_tcp())
                  ? State::Lost
                  : parents.state_.load()},
       options_{parents.options_},
       blocks_{parents.blocks_},
       loss_told_{parents.loss_told_},
-      pending_error_{parents.pending_error_},
-      reason_{parents.reason_} {
+      pending_error_{parents.pending_error_} {
     if (parents.listening_.is_in_tcp()) {
         listening_.begin_in_tcp();
     }
     copy_options(parents);
-}
-
-void Carrier::take(Stream taken) {
-    stream_ = std::move(taken);
-    if (state_ == State::Streaming) {
-        open_stream_.open(*stream_);
-    }
-    list();
-    const StreamLock in_stream{stream()};
-    if (registry::Live *const live = rsocket_.entry().live(); live != nullptr) {
-        stream()->report_to(*live);
-    }
-}
-
-void Carrier::become_stream() {
-    state_ = State::Streaming;
-    open_stream_.open(*stream_);
-}
-
-void Carrier::become_plain(int reason) {
-    set_kernel_blocking(fd(), blocks_);
-    set_low_water(fd(), 1);
-    options_.of_stream().apply(fd());
-    reason_ = reason;
-    state_ = State::Plain;
-    list();
-    rsocket_.waiters().wake();
-}
-
-void Carrier::fail(int error) {
-    pending_error_ = error;
-    state_ = State::Fresh;
-    list();
 }
 
 Carrier::Stream Carrier::release() {
@@ -84,15 +42,6 @@ Carrier::Stream Carrier::release() {
         stream()->forget_observer();
     }
     return std::move(stream_);
-}
-
-void Carrier::destroy_stream() {
-    if (stream_ != nullptr) {
-        release().reset();
-        if (registry::Live *const live = rsocket_.entry().live(); live != nullptr) {
-            *live = {};  // the stream has written it
-        }
-    }
 }
 
 void Carrier::close() {
@@ -117,15 +66,6 @@ void Carrier::copy_options(const Carrier &from) {
     open_stream_.set_low_water(options_.receive_low_water());
 }
 
-void Carrier::set_blocking(bool blocks) {
-    blocks_ = blocks;
-    if (state_ == State::Plain) {
-        set_kernel_blocking(fd(), blocks);
-    } else if (state_ != State::Streaming) {
-        keep_blocking(fd(), blocks);
-    }
-}
-
 int Carrier::buffer_bytes(std::uint32_t stream::Settings::*buffer) const {
     std::uint32_t bytes = options_.settings().*buffer;
     if (bytes == 0) {
@@ -145,10 +85,7 @@ base::Failure Carrier::lost() {
 }
 
 int Carrier::why_no_stream() {
-    if (state_ == State::Plain) {
-        return EOPNOTSUPP;
-    }
-    return has_error() ? take_error() : is_open_yet() ? EAGAIN : ENOTCONN;
+    return has_error() ? take_error() : is_beginning() ? EAGAIN : ENOTCONN;
 }
 
 }  // namespace rsockets

@@ -3,7 +3,6 @@
 // reads once.
 #include "rsocket/configuration.hpp"
 
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -51,19 +50,6 @@ std::uint32_t number_of_variable(const char *name, std::uint32_t least, std::uin
     return text != nullptr ? number_of(text, name, least, most, otherwise) : otherwise;
 }
 
-Probe probe_of_variable(const char *name) {
-    constexpr std::array<std::pair<std::string_view, Probe>, 4> values{
-        {{"never", Probe::Never}, {"known", Probe::Known}, {"always", Probe::Always}, {"only", Probe::Only}}};
-    const char *const text = secure_getenv(name);
-    for (const auto &[value, probe] : values) {
-        if (text == nullptr || text == value) {
-            return text == nullptr ? Probe::Always : probe;
-        }
-    }
-    BASE_LOG(Warning, "%s has \"%s\" (expected never, known, always or only): always is used", name, text);
-    return Probe::Always;
-}
-
 }  // namespace
 
 Configuration read_configuration(const std::string &folder) {
@@ -89,11 +75,8 @@ Configuration read_configuration(const std::string &folder) {
     settings.receives = static_cast<std::uint16_t>(
         number_of_variable("RS_RQ_SIZE", 1, stream::most_messages, settings.receives));
     settings.inline_bytes = number_of_variable("RS_INLINE", 0, UINT16_MAX, settings.inline_bytes);
-    read.probe = probe_of_variable("RS_PROBE");
+    read.fork_safe = number_of_variable("RDMAV_FORK_SAFE", 0, UINT32_MAX, 0) != 0;
     read.tls = base::required_tls() != nullptr;
-    read.peers = base::networks_of_file(folder + "/peers");
-    read.grace = std::chrono::milliseconds{
-        number_of_variable("RS_GRACE_MS", 0, 10000, static_cast<std::uint32_t>(read.grace.count()))};
     read.devices = base::InterfaceTable::read((folder + "/devices").c_str());
     return read;
 }

@@ -5,29 +5,20 @@
 
 #include <chrono>
 #include <string>
-#include <vector>
 
 #include "base/interface_table.hpp"
-#include "base/network.hpp"
 #include "stream/connection.hpp"
 #include "stream/looking.hpp"
 
 namespace rsockets {
 
-// The servers that rconnect asks for RDMA. Only: all of them, and no connection falls back to TCP.
-enum class Probe { Never, Known, Always, Only };
-
 struct Configuration {
     // Says how long a call that blocks looks for work before it sleeps.
     std::chrono::microseconds polling_time{stream::Looking::usual_time};
-    Probe probe = Probe::Always;
-    // RPMA_TLS is set: no byte goes over plain TCP or UDP.
+    // RPMA_TLS is set: no message goes over plain UDP.
     bool tls = false;
-    // Where rsockets are known to listen.
-    std::vector<base::Network> peers;
-    // Says how long a server that speaks first waits for the request of a peer that has said nothing
-    // (probe.hpp).
-    std::chrono::milliseconds grace{10};
+    // RDMAV_FORK_SAFE is set: a forked child may use what its parent has accepted.
+    bool fork_safe = false;
     // The devices of interfaces whose device is not chosen by address.
     base::InterfaceTable devices;
     // The settings that a new socket has.

@@ -42,7 +42,7 @@ public:
     [[nodiscard]] short readiness(short events) override;
     [[nodiscard]] Result<void> begin_wait(Sleep &sleep, short events) override;
     void end_wait(const Sleep &sleep) override;
-    [[nodiscard]] Result<Watched> watch(short events) override;
+    [[nodiscard]] Result<std::vector<pollfd>> watch(short events) override;
     void end_watch() override;
     [[nodiscard]] bool end_with_process() override { return true; }
     [[nodiscard]] std::shared_ptr<AnySocket> in_child() const override;

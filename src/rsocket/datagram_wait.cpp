@@ -80,7 +80,7 @@ void DatagramSocket::end_wait_locked(const Sleep &sleep) {
     end_wait_of(sleep.waiter().get());
 }
 
-Result<AnySocket::Watched> DatagramSocket::watch(short events) {
+Result<std::vector<pollfd>> DatagramSocket::watch(short events) {
     const base::Lock lock{mutex_};
     end_wait_of(nullptr);  // a device of the kernel is asked for each event
     auto descriptors = begin_wait_of(nullptr, events);
@@ -93,7 +93,7 @@ Result<AnySocket::Watched> DatagramSocket::watch(short events) {
         serve();  // a queue pair does not tell of what came before
         tell_news();
     }
-    return Watched{.descriptors = std::move(*descriptors), .timer = nullptr};
+    return descriptors;
 }
 
 void DatagramSocket::end_watch() {

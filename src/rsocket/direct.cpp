@@ -30,9 +30,9 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
     }
     const base::Lock lock{carrier_.mutex()};
     const milliseconds most = carrier_.blocks() ? carrier_.options().send_timeout() : handshake_timeout;
-    const auto mapped = Wait{beginning_, true, Wait::deadline_of(most)}.until([&]() -> Result<void> {
+    const auto mapped = Wait{carrier_, true, Wait::deadline_of(most)}.until([&]() -> Result<void> {
         carrier_.assert_looks();
-        if (carrier_.stream() == nullptr) {
+        if (carrier_.state() != State::Streaming) {
             return base::failure(carrier_.why_no_stream());
         }
         return carrier_.stream()->map(begin, bytes, for_peer, static_cast<std::uint64_t>(place));
@@ -42,10 +42,7 @@ Result<off_t> Socket::map(void *begin, std::size_t bytes, int protection, off_t 
 
 Result<void> Socket::unmap(const void *begin, std::size_t bytes) {
     const base::Lock lock{carrier_.mutex()};
-    (void)beginning_.serve();
-    if (is_plain()) {
-        return base::failure(EOPNOTSUPP);
-    }
+    carrier_.serve();
     const StreamLock in_stream{carrier_.stream()};
     if (!in_stream) {
         return base::failure(EINVAL);
@@ -62,14 +59,14 @@ Result<std::size_t> Socket::write_at(const void *from, std::size_t bytes, off_t 
     }
     const base::Lock lock{carrier_.mutex()};
     const bool blocks = carrier_.blocks() && (flags & MSG_DONTWAIT) == 0;
-    Wait wait{beginning_, blocks, Wait::deadline_of(carrier_.options().send_timeout())};
-    (void)beginning_.serve();  // takes the news of the peer's mappings
+    Wait wait{carrier_, blocks, Wait::deadline_of(carrier_.options().send_timeout())};
+    carrier_.serve();  // takes the news of the peer's mappings
     auto *const begin = static_cast<std::byte *>(const_cast<void *>(from));  // sent bytes are not written to
     std::size_t written = 0;
     while (true) {
         const auto put = wait.until([&]() -> Result<std::size_t> {
             carrier_.assert_looks();
-            if (carrier_.stream() == nullptr) {
+            if (carrier_.state() != State::Streaming) {
                 return base::failure(carrier_.why_no_stream());
             }
             return carrier_.stream()->write_at({.iov_base = begin + written, .iov_len = bytes - written},

@@ -38,9 +38,10 @@ inline void share_port(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
-// A socket that a stream has begun to use is marked, so that another program that gets it knows it. The mark
-// is a value of an option that has an effect on listeners only. The kernel keeps it, and gives a connection
-// the value of its listener. Hardly any program sets this value, which saves the link's header too.
+// An accepted socket that a process has begun to use is marked, so that another process that has it too knows
+// it. The mark is a value of an option that has an effect on listeners only. The kernel keeps it, and gives a
+// connection the value of its listener. Hardly any program sets this value, which saves the link's header
+// too.
 constexpr int save_syn_of_streams = 2;
 
 inline void mark_as_stream(int fd) {
@@ -53,54 +54,11 @@ inline void mark_as_stream(int fd) {
     return getsockopt(fd, IPPROTO_TCP, TCP_SAVE_SYN, &value, &length) == 0 && value == save_syn_of_streams;
 }
 
-// The kernel's socket of an rsocket never blocks. The socket also keeps whether the program's calls wait,
-// for a process that gets the descriptor. It is kept as the signal of O_ASYNC, which rsockets do not have.
-inline void keep_blocking(int fd, bool blocks) {
-    (void)fcntl(fd, F_SETSIG, blocks ? SIGURG : SIGIO);
-}
-
-[[nodiscard]] inline bool kept_blocking(int fd, int flags) {
-    const int kept = fcntl(fd, F_GETSIG);
-    return kept == SIGURG || (kept != SIGIO && (flags & O_NONBLOCK) == 0);
-}
-
-inline void set_kernel_blocking(int fd, bool blocks) {
-    const int flags = fcntl(fd, F_GETFL);
-    (void)fcntl(fd, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
-}
-
-inline void set_low_water(int fd, std::size_t bytes) {
-    const int value = static_cast<int>(bytes);
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &value, sizeof(value));
-}
-
-// These move the bytes of an rsocket that is TCP.
-[[nodiscard]] inline base::Result<std::size_t> receive_from_kernel(int fd, msghdr &message, int flags) {
-    const ssize_t count = recvmsg(fd, &message, flags);
-    return count >= 0 ? base::Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
-}
-
-[[nodiscard]] inline base::Result<std::size_t> send_to_kernel(int fd, const msghdr &message, int flags) {
-    const ssize_t count = sendmsg(fd, &message, flags | MSG_NOSIGNAL);
-    return count >= 0 ? base::Result<std::size_t>{static_cast<std::size_t>(count)} : base::last_failure();
-}
-
 [[nodiscard]] inline int family_of(int fd) {
     int family = AF_UNSPEC;
     socklen_t length = sizeof(family);
     (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
     return family;
-}
-
-// Returns the address of the client that a connected socket has accepted, without the port, which is another
-// one for each connection.
-[[nodiscard]] inline sockaddr_storage client_of(int fd) {
-    sockaddr_storage client{};
-    socklen_t length = sizeof(client);
-    (void)getpeername(fd, reinterpret_cast<sockaddr *>(&client), &length);
-    client = base::without_mapping(client);
-    base::set_port(client, 0);
-    return client;
 }
 
 // Ends the connection of a TCP socket, if there is one, so that it may connect again. Takes back the options

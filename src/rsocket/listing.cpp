@@ -8,8 +8,6 @@
 #include "rsocket/carrier.hpp"
 #include "rsocket/datagram_socket.hpp"
 
-#include <rpma/rsocket.h>
-
 namespace rsockets {
 
 namespace {
@@ -38,39 +36,14 @@ registry::State state_of(Carrier::State state) {
             break;
         case Carrier::State::Listening:
             return registry::State::Listening;
-        case Carrier::State::Reaching:
-        case Carrier::State::Offered:
-        case Carrier::State::Replaying:
+        case Carrier::State::Connecting:
             return registry::State::Connecting;
-        case Carrier::State::Undecided:
+        case Carrier::State::Accepted:
             return registry::State::Accepted;
         case Carrier::State::Streaming:
-        case Carrier::State::Plain:
             return registry::State::Connected;
     }
     return registry::State::Fresh;
-}
-
-// Returns an RDMA_REASON_ in words, and "" for RDMA_REASON_NONE.
-const char *text_of_reason(int reason) {
-    switch (reason) {
-        case RDMA_REASON_PEER_SPEAKS_TCP:
-            return "the peer speaks TCP";
-        case RDMA_REASON_SPOKE_FIRST:
-            return "the server spoke first";
-        case RDMA_REASON_NOT_ASKED:
-            return "the peer was not asked";
-        case RDMA_REASON_PEER_REFUSED:
-            return "the peer refused";
-        case RDMA_REASON_PEER_SILENT:
-            return "the peer did not answer";
-        case RDMA_REASON_REMEMBERED:
-            return "the peer spoke TCP before";
-        case RDMA_REASON_ADOPTED:
-            return "it carried TCP before";
-        default:
-            return "";
-    }
 }
 
 }  // namespace
@@ -101,10 +74,6 @@ void AnySocket::describe(Description description) {
 
 void Carrier::list() {
     Description description{.state = closed_ ? registry::State::Closing : state_of(state_)};
-    if (state_ == State::Plain) {
-        description.mode = Mode::Tcp;
-        description.reason = text_of<sizeof(description.reason)>(text_of_reason(reason_));
-    }
     if (state_ == State::Listening && !listening_.is_in_tcp()) {
         description.mode = Mode::Rdma;
     }

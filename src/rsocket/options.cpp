@@ -15,32 +15,8 @@ namespace {
 
 // Returns whether the sizes of the rsocket's stream can still be set.
 bool can_set_stream_options(Carrier::State state) {
-    switch (state) {
-        case Carrier::State::Fresh:
-        case Carrier::State::Listening:
-        case Carrier::State::Undecided:
-            return true;
-        case Carrier::State::Reaching:
-        case Carrier::State::Offered:
-        case Carrier::State::Replaying:
-        case Carrier::State::Streaming:
-        case Carrier::State::Plain:
-        case Carrier::State::Lost:
-            break;
-    }
-    return false;
-}
-
-// Returns one of RDMA_MODE_. A stream does not begin for being asked about: another process may have the
-// socket.
-int mode_of(Carrier &carrier, Beginning &beginning) REQUIRES(carrier.mutex()) {
-    if (carrier.stream() != nullptr) {
-        (void)beginning.serve();
-    }
-    const StreamLock in_stream{carrier.stream()};
-    return carrier.state() == Carrier::State::Plain                  ? RDMA_MODE_TCP
-           : in_stream && carrier.stream()->life().was_established() ? RDMA_MODE_RDMA
-                                                                     : RDMA_MODE_OPEN;
+    return state == Carrier::State::Fresh || state == Carrier::State::Listening ||
+           state == Carrier::State::Accepted;
 }
 
 }  // namespace
@@ -61,7 +37,7 @@ Result<void> Socket::set_option(int level, int name, const void *value, socklen_
         return can_set_stream_options(carrier_.state()) ? carrier_.options().set_of_rdma(name, value, length)
                                                         : base::failure(EINVAL);
     }
-    if (!is_plain() && level == SOL_SOCKET && SocketOptions::is_of_stream(name)) {
+    if (level == SOL_SOCKET && SocketOptions::is_of_stream(name)) {
         auto set = carrier_.options().set_of_stream(name, value, length);
         if (set && name == SO_RCVLOWAT) {
             carrier_.open_stream().set_low_water(carrier_.options().receive_low_water());
@@ -91,18 +67,11 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
                 return give(static_cast<int>(carrier_.options().settings().inline_bytes), value, length);
             case RDMA_IOMAPSIZE:
                 return give(static_cast<int>(carrier_.options().settings().slots), value, length);
-            case RDMA_FALLBACK:
-                return give(int{carrier_.options().may_be_tcp()}, value, length);
-            case RDMA_MODE:
-                return give(mode_of(carrier_, beginning_), value, length);
-            case RDMA_MODE_REASON:
-                (void)beginning_.serve();
-                return give(carrier_.reason(), value, length);
             default:
                 return base::failure(ENOPROTOOPT);
         }
     }
-    if (level == SOL_SOCKET && !is_plain()) {
+    if (level == SOL_SOCKET) {
         switch (name) {
             case SO_RCVTIMEO:
                 return give(timeval_of(carrier_.options().receive_timeout()), value, length);
@@ -117,7 +86,7 @@ Result<void> Socket::get_option(int level, int name, void *value, socklen_t *len
             case SO_RCVLOWAT:
                 return give(static_cast<int>(carrier_.options().receive_low_water()), value, length);
             case SO_ERROR: {
-                (void)beginning_.serve();
+                carrier_.serve();
                 const StreamLock in_stream{carrier_.stream()};
                 const bool is_streaming = in_stream && carrier_.state() == State::Streaming;
                 const int broken = carrier_.state() == State::Lost ? ECONNRESET

@@ -34,8 +34,7 @@ public:
         }
         for (std::size_t i = 0; i < entries_.size(); ++i) {
             if (sockets_[i] != nullptr) {
-                const bool is_left_out = is_cut_short_ && sockets_[i]->is_undecided();
-                entries_[i].revents = is_left_out ? short{0} : sockets_[i]->readiness(entries_[i].events);
+                entries_[i].revents = sockets_[i]->readiness(entries_[i].events);
             }
         }
         if (!others_.empty() && ::poll(others_.data(), others_.size(), 0) < 0) {
@@ -44,15 +43,8 @@ public:
         return count(others_);
     }
 
-    // Sleeps until an entry may have something, unless look() finds something before, or has left some out.
+    // Sleeps until an entry may have something, unless look() finds something before.
     [[nodiscard]] Result<void> sleep(const std::shared_ptr<Waiter> &waiter, Deadline deadline) {
-        if (std::ranges::any_of(sockets_,
-                                [](const auto &one) { return one != nullptr && one->is_undecided(); })) {
-            advance();
-            if (is_cut_short_) {
-                return {};
-            }
-        }
         Sleep sleep{waiter};
         for (const pollfd &other : others_) {
             sleep.add(other);
@@ -81,30 +73,12 @@ public:
     }
 
 private:
-    // At most so many streams begin in one look, so that a call with a thousand clients keeps to its
-    // time-out and reports ready entries meanwhile.
-    static constexpr int most_beginnings = 64;
-
     // Advances the rsockets, and finds the shards that are to be served.
     void advance() {
         shards_.clear();
-        is_cut_short_ = false;
-        int begun = 0;
         for (const auto &socket : sockets_) {
-            if (socket == nullptr) {
-                continue;
-            }
-            const bool was_undecided = socket->is_undecided();
-            if (was_undecided && begun == most_beginnings) {
-                is_cut_short_ = true;
-                continue;
-            }
-            const auto shard = socket->advance();
-            if (shard == nullptr) {
-                continue;
-            }
-            begun += was_undecided ? 1 : 0;
-            if (std::ranges::find(shards_, shard) == shards_.end()) {
+            const auto shard = socket != nullptr ? socket->advance() : nullptr;
+            if (shard != nullptr && std::ranges::find(shards_, shard) == shards_.end()) {
                 shards_.push_back(shard);
             }
         }
@@ -127,7 +101,6 @@ private:
     std::vector<std::shared_ptr<AnySocket>> sockets_;
     std::vector<pollfd> others_;
     std::vector<std::shared_ptr<stream::Shard>> shards_;
-    bool is_cut_short_ = false;  // undecided rsockets wait for the next look
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ private:
     void forget(const Entry &entry) override EXCLUDES(control_mutex_);
     // The thread that checks the entry calls these, or the one that removes it while no thread checks it.
     [[nodiscard]] Result<void> prepare(Entry &entry, AnySocket &socket, std::uint32_t events);
-    [[nodiscard]] Result<void> watch_kernels(Entry &entry, AnySocket::Watched watched);
+    [[nodiscard]] Result<void> watch_kernels(Entry &entry, std::span<const pollfd> descriptors);
     void follow(Entry &entry, const std::shared_ptr<stream::Shard> &shard);
     void release(Entry &entry, AnySocket *socket);
 

@@ -66,7 +66,6 @@ public:
     const std::list<RepollEntry *>::iterator place = out_of_line.begin();
     // The thread that checks the entry uses these:
     std::vector<pollfd> kernels;
-    std::shared_ptr<const base::Fd> timer;  // one of those
     std::shared_ptr<stream::Shard> shard;
 
 private:

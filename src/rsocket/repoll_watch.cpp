@@ -10,11 +10,10 @@ namespace rsockets {
 
 Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t events) {
     const auto shard = socket.advance();
-    // A stream has none, except perhaps one for the time that its peer has for an answer.
-    auto watched = shard == nullptr || shard != entry.shard || !entry.kernels.empty()
-                       ? socket.watch(poll_events(events))
-                       : Result<AnySocket::Watched>{};
-    auto done = watched ? watch_kernels(entry, std::move(*watched)) : std::unexpected{watched.error()};
+    // A stream has none.
+    auto watched = shard == nullptr || shard != entry.shard ? socket.watch(poll_events(events))
+                                                            : Result<std::vector<pollfd>>{};
+    auto done = watched ? watch_kernels(entry, *watched) : std::unexpected{watched.error()};
     if (done && shard != entry.shard) {
         follow(entry, shard);
         if (shard != nullptr) {
@@ -26,8 +25,7 @@ Result<void> Repoll::prepare(Entry &entry, AnySocket &socket, std::uint32_t even
 }
 
 // Keeps an entry's descriptors in inner_, edge-triggered: when one becomes ready the entry is put in line.
-Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
-    const auto &descriptors = watched.descriptors;
+Result<void> Repoll::watch_kernels(Entry &entry, std::span<const pollfd> descriptors) {
     for (const pollfd &before : entry.kernels) {
         if (std::ranges::find(descriptors, before.fd, &pollfd::fd) == descriptors.end()) {
             const base::Lock lock{mutex_};
@@ -38,7 +36,6 @@ Result<void> Repoll::watch_kernels(Entry &entry, AnySocket::Watched watched) {
             }
         }
     }
-    entry.timer = std::move(watched.timer);
     const auto before = std::exchange(entry.kernels, {});
     for (const pollfd &descriptor : descriptors) {
         const auto known = std::ranges::find(before, descriptor.fd, &pollfd::fd);

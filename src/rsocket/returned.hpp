@@ -30,12 +30,11 @@ template <typename T>
     return -1;
 }
 
-// Returns the result of work(), and sets errno also when there is no memory. A call from the handler of a
-// signal that has interrupted another call of this thread gets what interrupted() returns.
-template <typename Work, typename Interrupted = decltype(&fail_with_edeadlk)>
-[[gnu::always_inline]] inline long guarded(Work work, Interrupted interrupted = fail_with_edeadlk) {
+// Returns the result of work(), and sets errno also when there is no memory.
+template <typename Work>
+[[gnu::always_inline]] inline long guarded(Work work) {
     if (Call::is_interrupted()) [[unlikely]] {
-        return interrupted();
+        return fail_with_edeadlk();
     }
     const Call call;
     try {

@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "rsocket/call.hpp"
-#include "rsocket/unanswered.hpp"
 
 namespace rsockets {
 
@@ -64,13 +63,7 @@ base::Result<void> Sleep::until(Deadline deadline) {
             return joined;
         }
     }
-    Unanswered &unanswered = Unanswered::of_this_thread();
-    const AfterSleep ends{[&] { unanswered.end_wait(*this); }};
-    const auto answered = unanswered.begin_wait(*this);
-    if (!answered) {
-        return std::unexpected{answered.error()};
-    }
-    return !stream::Shard::serve_expecting() && !*answered ? poll(deadline) : base::Result<void>{};
+    return !stream::Shard::serve_expecting() ? poll(deadline) : base::Result<void>{};
 }
 
 base::Result<void> Sleep::poll(Deadline deadline) {

@@ -48,8 +48,7 @@ public:
     // The thread sleeps for streams of the shard. Takes the shard's lock.
     [[nodiscard]] base::Result<void> join(const std::shared_ptr<stream::Shard> &shard);
     // Sleeps until there may be something, or until the deadline. Streams that this thread has begun, and
-    // that are being connected, go on meanwhile, and the peers of rsockets that it has accepted are answered.
-    // Takes the locks of these rsockets, and of the shards. Fails with EINTR.
+    // that are being connected, go on meanwhile. Takes the locks of the shards. Fails with EINTR.
     [[nodiscard]] base::Result<void> until(Deadline deadline);
     // Returns whether the descriptor, which was added, was ready when the sleep ended.
     [[nodiscard]] bool was_ended_by(int fd) const;

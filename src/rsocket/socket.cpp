@@ -13,27 +13,19 @@ Socket::~Socket() {
 
 std::shared_ptr<stream::Shard> Socket::advance() {
     const base::Lock lock{carrier_.mutex()};
-    beginning_.go_on();
+    carrier_.go_on();
     return carrier_.stream() != nullptr ? carrier_.stream()->shard() : nullptr;
 }
 
-Result<void> Socket::begin_wait(Sleep &sleep, short events) {
+Result<void> Socket::begin_wait(Sleep &sleep, short /*events*/) {
     const base::Lock lock{carrier_.mutex()};
-    beginning_.go_on();
-    if (is_plain()) {
-        waiters_.add(sleep.waiter());
-        sleep.add({.fd = fd(), .events = events, .revents = 0});
-        return {};
-    }
-    return beginning_.begin_wait(sleep);
+    carrier_.go_on();
+    return carrier_.begin_wait(sleep);
 }
 
-Result<AnySocket::Watched> Socket::watch(short events) {
+Result<std::vector<pollfd>> Socket::watch(short /*events*/) {
     const base::Lock lock{carrier_.mutex()};
-    if (is_plain()) {
-        return Watched{.descriptors = {{.fd = fd(), .events = events, .revents = 0}}, .timer = nullptr};
-    }
-    return carrier_.state() == State::Streaming ? Watched{} : beginning_.watched();
+    return carrier_.watched();
 }
 
 std::shared_ptr<AnySocket> Socket::in_child() const {

@@ -7,8 +7,6 @@
 #include "rsocket/wait.hpp"
 #include "stream/leaving.hpp"
 
-#include <rpma/rsocket.h>
-
 namespace rsockets {
 
 Result<void> Socket::shutdown(int how) {
@@ -16,23 +14,16 @@ Result<void> Socket::shutdown(int how) {
         return base::failure(EINVAL);
     }
     const base::Lock lock{carrier_.mutex()};
-    (void)beginning_.serve();
-    if (is_undecided() && carrier_.options().may_be_tcp() && !beginning_.lose_to_another()) {
-        beginning_.stay_tcp(RDMA_REASON_SPOKE_FIRST);
-    }
+    carrier_.serve();
     const State state = carrier_.state();
-    if (state == State::Listening || state == State::Plain) {
+    if (state == State::Listening) {
         return ::shutdown(fd(), how) == 0 ? Result<void>{} : base::last_failure();
     }
-    if (carrier_.stream() == nullptr && state != State::Replaying) {
+    if (carrier_.stream() == nullptr) {
         return state == State::Lost ? carrier_.lost() : base::failure(ENOTCONN);
     }
-    const bool receiving = how != SHUT_WR;
-    const bool sending = how != SHUT_RD;
-    Carrier::Ended &ended = carrier_.ended();
-    ended = {.receiving = ended.receiving || receiving, .sending = ended.sending || sending};
     if (const StreamLock in_stream{carrier_.stream()}) {
-        carrier_.stream()->shut(receiving, sending);
+        carrier_.stream()->shut(how != SHUT_WR, how != SHUT_RD);
     }
     waiters_.wake();
     return {};
@@ -41,22 +32,9 @@ Result<void> Socket::shutdown(int how) {
 void Socket::close() {
     const base::Lock lock{carrier_.mutex()};
     const linger &lingering = carrier_.options().lingering();
-    const bool lingers = lingering.l_onoff != 0;
-    const bool cuts = lingers && lingering.l_linger == 0;
-    const auto time = lingers ? std::chrono::seconds{lingering.l_linger} : 2 * DecisionTime::time_to_answer;
-    Wait wait{beginning_, true, base::Clock::now() + time};
-    // The kernel's close does everything that TCP needs, and cuts what is undecided. No stream begins here:
-    // another process may have inherited the descriptor, and use it.
-    if (cuts && is_undecided()) {
-        carrier_.options().of_stream().apply(fd());
-    }
-    if (!cuts && (carrier_.state() == State::Replaying || carrier_.state() == State::Offered)) {
-        // The bytes that were sent to a peer that has not answered go by the stream, or in TCP.
-        (void)wait.until([&]() -> Result<void> {
-            carrier_.assert_looks();
-            return beginning_.waits_with_bytes() ? base::failure(EAGAIN) : Result<void>{};
-        });
-    }
+    const bool lingers = lingering.l_onoff != 0 && lingering.l_linger != 0;
+    const bool cuts = lingering.l_onoff != 0 && lingering.l_linger == 0;
+    // No stream begins here: another process may have inherited the descriptor, and use it.
     if (const StreamLock in_stream{carrier_.stream()}) {
         (void)carrier_.stream()->serve_shard();
         if (cuts) {
@@ -65,7 +43,8 @@ void Socket::close() {
             carrier_.stream()->leave();
         }
     }
-    if (lingers && !cuts && carrier_.stream() != nullptr) {
+    if (lingers && carrier_.stream() != nullptr) {
+        Wait wait{carrier_, true, base::Clock::now() + std::chrono::seconds{lingering.l_linger}};
         (void)wait.until([&]() -> Result<void> {
             carrier_.assert_looks();
             return carrier_.stream() == nullptr || carrier_.stream()->gone() ? Result<void>{}
@@ -80,22 +59,13 @@ bool Socket::end_with_process() {
         return false;
     }
     const base::Lock lock{carrier_.mutex(), base::adopt};
-    if (carrier_.stream() != nullptr) {
-        if (!carrier_.stream()->mutex().try_lock()) {
-            return false;
-        }
-        carrier_.stream()->mutex().unlock();
-    }
-    if (carrier_.state() == State::Replaying || carrier_.state() == State::Offered) {
-        (void)beginning_.serve();
-        const StreamLock in_stream{carrier_.stream()};
-        if (beginning_.waits_with_bytes()) {
-            return false;
-        }
-    }
     if (carrier_.stream() == nullptr) {
         return true;
     }
+    if (!carrier_.stream()->mutex().try_lock()) {
+        return false;
+    }
+    carrier_.stream()->mutex().unlock();
     {
         const StreamLock in_stream{carrier_.stream()};
         carrier_.stream()->leave();

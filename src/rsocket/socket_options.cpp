@@ -76,7 +76,6 @@ base::Result<void> SocketOptions::set_of_stream(int name, const void *value, soc
             receive_low_water_ = static_cast<std::size_t>(std::clamp(*number, 1, most_bytes));
         }
     }
-    of_stream_.keep(SOL_SOCKET, name, value, length);
     return {};
 }
 
@@ -98,9 +97,6 @@ base::Result<void> SocketOptions::set_of_rdma(int name, const void *value, sockl
             return {};
         case RDMA_IOMAPSIZE:
             settings_.slots = stream::from_scale(stream::to_scale(static_cast<std::uint32_t>(*number)));
-            return {};
-        case RDMA_FALLBACK:
-            may_be_tcp_ = *number != 0;
             return {};
         default:
             return base::failure(ENOPROTOOPT);

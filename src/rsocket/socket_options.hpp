@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "rsocket/configuration.hpp"
 #include "stream/settings.hpp"
 
 namespace rsockets {
@@ -38,8 +37,7 @@ class SocketOptions {
 public:
     explicit SocketOptions(const stream::Settings &settings) : settings_{settings} {}
 
-    // Returns whether the option of SOL_SOCKET is the stream's, and the kernel gets it only if the socket
-    // stays TCP.
+    // Returns whether the option of SOL_SOCKET is the stream's, and not the kernel's.
     [[nodiscard]] static bool is_of_stream(int name);
     // Sets such an option. EINVAL: the value is none that the option can have.
     [[nodiscard]] base::Result<void> set_of_stream(int name, const void *value, socklen_t length);
@@ -54,13 +52,9 @@ public:
     // It is at least 1.
     [[nodiscard]] std::size_t receive_low_water() const { return receive_low_water_; }
     [[nodiscard]] const linger &lingering() const { return lingering_; }
-    // Returns whether the rsocket stays TCP where its peer has no streams.
-    [[nodiscard]] bool may_be_tcp() const { return may_be_tcp_ && !configuration().tls; }
     // The kernel's options that the program has set. The device sets some of them too; then the program's are
     // set again.
     [[nodiscard]] KeptOptions &of_kernel() { return of_kernel_; }
-    // Returns the options of the stream, which the kernel gets when the rsocket stays TCP.
-    [[nodiscard]] const KeptOptions &of_stream() const { return of_stream_; }
 
 private:
     stream::Settings settings_;
@@ -68,9 +62,7 @@ private:
     std::chrono::milliseconds send_timeout_{0};
     std::size_t receive_low_water_ = 1;
     linger lingering_{};
-    bool may_be_tcp_ = configuration().probe != Probe::Only;
     KeptOptions of_kernel_;
-    KeptOptions of_stream_;
 };
 
 }  // namespace rsockets

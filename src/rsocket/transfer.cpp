@@ -5,7 +5,6 @@
 #include <cerrno>
 
 #include "base/parts.hpp"
-#include "rsocket/kernel_socket.hpp"
 
 namespace rsockets {
 
@@ -29,9 +28,8 @@ stream::Reading reading_of(int flags) {
 
 }  // namespace
 
-Receiving::Receiving(Beginning &beginning, std::span<const iovec> parts, int flags, bool blocks)
-    : beginning_{beginning},
-      carrier_{beginning.carrier()},
+Receiving::Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, bool blocks)
+    : carrier_{carrier},
       parts_{parts},
       reading_{reading_of(flags)},
       blocks_{blocks},
@@ -40,10 +38,8 @@ Receiving::Receiving(Beginning &beginning, std::span<const iovec> parts, int fla
 
 [[gnu::always_inline]] inline Result<std::size_t> Receiving::attempt() {
     carrier_.assert_looks();
-    if (carrier_.stream() == nullptr) {
-        return carrier_.state() == Carrier::State::Replaying && carrier_.ended().receiving
-                   ? Result<std::size_t>{0}
-                   : base::failure(carrier_.why_no_stream());
+    if (carrier_.state() != Carrier::State::Streaming) {
+        return base::failure(carrier_.why_no_stream());
     }
     // A peek leaves the bytes there, so that it has to wait for all of them together.
     const std::size_t at_once = peeks() || parts_.moved() == 0
@@ -56,7 +52,7 @@ Receiving::Receiving(Beginning &beginning, std::span<const iovec> parts, int fla
 }
 
 Result<std::size_t> Receiving::run() {
-    Wait wait{beginning_, blocks_};
+    Wait wait{carrier_, blocks_};
     const auto got = wait.look([this] { return attempt(); });
     return got && is_granted(*got) ? got : run_rest(wait, got);
 }
@@ -88,42 +84,33 @@ Result<std::size_t> Receiving::run_rest(Wait &wait, Result<std::size_t> first) {
 }
 
 [[gnu::always_inline]] inline Result<std::size_t> Sending::attempt() {
-    Carrier &carrier = beginning_.carrier();
-    carrier.assert_looks();
+    carrier_.assert_looks();
     const std::span<const iovec> parts = parts_.left();
-    if (carrier.stream() == nullptr) {
-        if (carrier.state() == Carrier::State::Plain) {
-            return send_to_kernel(carrier.fd(), base::message_of(parts.data(), parts.size()), MSG_DONTWAIT);
-        }
-        return carrier.state() == Carrier::State::Replaying ? beginning_.keep(parts)
-                                                            : base::failure(carrier.why_no_stream());
-    }
-    if (carrier.state() == Carrier::State::Offered && carrier.stream()->life().error() != 0) {
-        return base::failure(EAGAIN);  // the next look goes on without it
+    if (carrier_.state() != Carrier::State::Streaming) {
+        return base::failure(carrier_.why_no_stream());
     }
     // A send of nothing succeeds as in TCP, which does not ask whether the peer reads.
     const std::size_t bytes = base::size_of(parts);
-    if (bytes == 0 && !carrier.ended().sending && carrier.stream()->life().error() == 0) {
+    if (bytes == 0 && carrier_.stream()->life().may_write() && carrier_.stream()->life().error() == 0) {
         return 0;
     }
     // Bytes that have left give their place in the send buffer back, and the next bytes take the same one.
     // Where all have left already there is nothing to look for.
-    if (carrier.stream()->looks_before_send(bytes)) {
-        (void)carrier.stream()->serve_shard();
+    if (carrier_.stream()->looks_before_send(bytes)) {
+        (void)carrier_.stream()->serve_shard();
     }
-    return carrier.stream()->send(parts);
+    return carrier_.stream()->send(parts);
 }
 
 Result<std::size_t> Sending::run() {
-    Wait wait{beginning_, blocks_};
+    Wait wait{carrier_, blocks_};
     const auto put = wait.look([this] { return attempt(); });
     return put && *put == base::size_of(parts_.all()) ? put : run_rest(wait, put);
 }
 
 Result<std::size_t> Sending::run_rest(Wait &wait, Result<std::size_t> first) {
-    Carrier &carrier = beginning_.carrier();
-    carrier.mutex().assert_held();
-    wait.end_at(Wait::deadline_of(carrier.options().send_timeout()));
+    carrier_.mutex().assert_held();
+    wait.end_at(Wait::deadline_of(carrier_.options().send_timeout()));
     const std::size_t wanted = base::size_of(parts_.all());
     for (auto put = first;; put = wait.look([this] { return attempt(); })) {
         if (Wait::is_waiting(put)) {

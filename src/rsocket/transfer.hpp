@@ -32,7 +32,7 @@ class Receiving {
 public:
     // The flags are those of recv(2), and none of those that rsockets refuse. `blocks` says whether the call
     // waits.
-    Receiving(Beginning &beginning, std::span<const iovec> parts, int flags, bool blocks);
+    Receiving(Carrier &carrier, std::span<const iovec> parts, int flags, bool blocks);
     // Returns how many bytes. It may return with less than is wanted, but waits for as many as the flags and
     // the low water say.
     [[nodiscard]] Result<std::size_t> run();
@@ -46,7 +46,6 @@ private:
     // Goes on when the first look, which gave `first`, was not enough.
     [[nodiscard]] Result<std::size_t> run_rest(Wait &wait, Result<std::size_t> first);
 
-    Beginning &beginning_;
     Carrier &carrier_;
     PartsLeft parts_;
     const stream::Reading reading_;
@@ -58,8 +57,8 @@ private:
 class Sending {
 public:
     // blocks: whether the call waits.
-    Sending(Beginning &beginning, std::span<const iovec> parts, bool blocks)
-        : beginning_{beginning}, parts_{parts}, blocks_{blocks} {}
+    Sending(Carrier &carrier, std::span<const iovec> parts, bool blocks)
+        : carrier_{carrier}, parts_{parts}, blocks_{blocks} {}
     // Returns how many bytes.
     [[nodiscard]] Result<std::size_t> run();
 
@@ -68,7 +67,7 @@ private:
     // Goes on when the first look, which gave `first`, was not enough.
     [[nodiscard]] Result<std::size_t> run_rest(Wait &wait, Result<std::size_t> first);
 
-    Beginning &beginning_;
+    Carrier &carrier_;
     PartsLeft parts_;
     const bool blocks_;
 };

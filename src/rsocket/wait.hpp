@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "rsocket/beginning.hpp"
+#include "rsocket/carrier.hpp"
 #include "rsocket/configuration.hpp"
 #include "stream/looking.hpp"
 
@@ -17,8 +17,8 @@ namespace rsockets {
 class Wait {
 public:
     // blocks: whether the call waits. Otherwise it goes on only while there is something.
-    Wait(Beginning &beginning, bool blocks, Deadline deadline = {})
-        : beginning_{beginning}, carrier_{beginning.carrier()}, blocks_{blocks}, deadline_{deadline} {}
+    Wait(Carrier &carrier, bool blocks, Deadline deadline = {})
+        : carrier_{carrier}, blocks_{blocks}, deadline_{deadline} {}
     // A timeout of 0 is none.
     [[nodiscard]] static Deadline deadline_of(milliseconds timeout) {
         return timeout.count() != 0 ? Deadline{base::Clock::now() + timeout} : std::nullopt;
@@ -54,21 +54,20 @@ private:
     template <typename Attempt>
     [[gnu::always_inline]] std::invoke_result_t<Attempt> look(Attempt &attempt, bool serves, bool &any) {
         carrier_.mutex().assert_held();
-        beginning_.go_on();
+        carrier_.go_on();
         if (carrier_.is_closed() || carrier_.state() == Carrier::State::Lost) {
             return carrier_.is_closed() ? base::failure(EBADF) : carrier_.lost();
         }
         StreamLock in_stream{carrier_.stream()};
         any = serves && in_stream && carrier_.stream()->serve_shard();
-        if (any && carrier_.is_open_yet()) {
+        if (any && carrier_.is_beginning()) {
             in_stream.unlock();
-            beginning_.go_on();  // with the answer that may have come
+            carrier_.go_on();  // with the answer that may have come
             in_stream.lock(carrier_.stream());
         }
         return attempt();
     }
 
-    Beginning &beginning_;
     Carrier &carrier_;
     const bool blocks_;
     Deadline deadline_;
@@ -107,7 +106,7 @@ std::invoke_result_t<Attempt> Wait::keep_looking(Attempt attempt) {
         {
             Sleep sleep{*waiter};
             const AfterSleep ends{[&] { carrier_.rsocket().waiters().remove(sleep.waiter()); }};
-            auto slept = beginning_.begin_wait(sleep);
+            auto slept = carrier_.begin_wait(sleep);
             if (slept) {
                 result = serve_and_look();
             }

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <rdma/fi_endpoint.h>
 
+#include "base/parts.hpp"
 #include "rstream/endpoint.hpp"
 #include "rstream/info.hpp"
 

@@ -161,7 +161,7 @@ void Connection::meet(const rpma_conn_private_data &data) {
                         .conn = rpma_.conn(),
                         .report = report_,
                         .scratch = shard_->scratch()};
-    exchange_.emplace(common, *theirs, life_, early_sends_);
+    exchange_.emplace(common, *theirs, life_);
     if (side_ == Side::Passive && device_.is_iwarp() && device_.is_of_kernel()) {
         exchange_->outgoing().wait_for_peer();
     }

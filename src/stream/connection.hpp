@@ -4,7 +4,6 @@
 //
 //      Connection ── Life             how far it has come, which directions have ended (life.hpp)
 //                 ├─ RpmaConnection   the request and the connection of librpma, the place in the shard
-//                 ├─ EarlySends       bytes for a peer that has not answered
 //                 └─ Exchange         what both ends say to each other, once the peer's Hello is there
 //                     ├─ Outgoing     posts: bytes, words, news of mappings
 //                     └─ Incoming     the peer's bytes, words and mappings
@@ -68,8 +67,6 @@ public:
     void forget_observer() REQUIRES(mutex());
     [[nodiscard]] const std::shared_ptr<Shard> &shard() const { return shard_; }
 
-    // Returns the bytes that the program sent before the peer has answered.
-    [[nodiscard]] EarlySends &early_sends() REQUIRES(mutex()) { return early_sends_; }
     // Returns how far the stream has come, and how it ended.
     [[nodiscard]] const Life &life() const REQUIRES(mutex()) { return life_; }
     // Returns whether receive() would give at least `bytes` bytes, or all that can come before some are read,
@@ -97,9 +94,8 @@ public:
     }
     // Returns whether everything that was sent has left this end: the device needs none of it any more.
     [[nodiscard]] bool idle() const REQUIRES(mutex()) {
-        return life_.phase() == Phase::Over ||
-               (early_sends_.empty() &&
-                (!life_.established() || (!life_.owes_word() && exchange_->outgoing().idle())));
+        return life_.phase() == Phase::Over || !life_.established() ||
+               (!life_.owes_word() && exchange_->outgoing().idle());
     }
     // Returns whether, after leave(), the peer has everything that was sent, or cannot have it.
     [[nodiscard]] bool gone() const REQUIRES(mutex()) { return idle() && (!life_.established() || !drains_); }
@@ -173,7 +169,6 @@ private:
     Observer *observer_ GUARDED_BY(mutex());
     Report report_ GUARDED_BY(mutex());
     Life life_ GUARDED_BY(mutex()){report_};
-    EarlySends early_sends_ GUARDED_BY(mutex());
     // The device ends the connection by itself when what is posted has left.
     bool drains_ GUARDED_BY(mutex()) = false;
     // Completions that came before the connection was established.
@@ -196,8 +191,8 @@ private:
 }
 
 [[gnu::always_inline]] inline bool Connection::send_at_once(const void *bytes, std::size_t size) {
-    if (!life_.may_send() || !early_sends_.empty() || size - 1 >= settings_.inline_bytes ||
-        size > exchange_->outgoing().room()) [[unlikely]] {
+    if (!life_.may_send() || size - 1 >= settings_.inline_bytes || size > exchange_->outgoing().room())
+        [[unlikely]] {
         return false;
     }
     return fail_if(exchange_->outgoing().send_piece(bytes, static_cast<std::uint32_t>(size)));

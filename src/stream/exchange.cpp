@@ -83,12 +83,7 @@ int Exchange::settle() {
     if (outgoing_.waits_for_peer() && incoming_.has_heard()) {
         outgoing_.begin();
     }
-    if (!early_sends_.empty()) {
-        if (const int error = send_early_sends(); error != 0) {
-            return error;
-        }
-    }
-    if (life_.owes_word() && early_sends_.empty() && outgoing_.has_place_for_control()) {
+    if (life_.owes_word() && outgoing_.has_place_for_control()) {
         if (const int error = outgoing_.send_control(life_.take_word()); error != 0) {
             return error;
         }
@@ -102,22 +97,6 @@ int Exchange::settle() {
         }
     }
     return outgoing_.has_news() && life_.may_write() && !life_.peer_left() ? outgoing_.tell_mappings() : 0;
-}
-
-// Posts what was kept, as much as there is room for. The program may have ended this direction since: the
-// word of that end goes behind the bytes.
-int Exchange::send_early_sends() {
-    if (life_.peer_left()) {
-        early_sends_.clear();
-        return 0;
-    }
-    const iovec all = early_sends_.all();
-    const auto [bytes, error] = outgoing_.send({&all, 1});
-    early_sends_.sent(bytes);
-    if (error != 0) {
-        early_sends_.clear();
-    }
-    return error;
 }
 
 }  // namespace stream

@@ -5,7 +5,6 @@
 // A function that may find that the stream cannot go on returns why. Its Connection ends the stream.
 #pragma once
 
-#include "stream/early_sends.hpp"
 #include "stream/incoming.hpp"
 #include "stream/life.hpp"
 #include "stream/outgoing.hpp"
@@ -19,11 +18,11 @@ struct Trouble {
     explicit operator bool() const { return error != 0; }
 };
 
-// The lock of the shard guards it. The stream's Life and EarlySends are its Connection's.
+// The lock of the shard guards it. The stream's Life is its Connection's.
 class Exchange {
 public:
-    Exchange(const Common &common, const Hello &theirs, Life &life, EarlySends &early_sends)
-        : outgoing_{common, theirs}, incoming_{common, theirs}, life_{life}, early_sends_{early_sends} {}
+    Exchange(const Common &common, const Hello &theirs, Life &life)
+        : outgoing_{common, theirs}, incoming_{common, theirs}, life_{life} {}
     Exchange(const Exchange &) = delete;
     Exchange &operator=(const Exchange &) = delete;
 
@@ -51,9 +50,9 @@ public:
     }
     // Returns whether settle() may have something to send.
     [[nodiscard]] bool owes() const {
-        return incoming_.owes_update() || life_.owes_word() || !early_sends_.empty() || outgoing_.has_news();
+        return incoming_.owes_update() || life_.owes_word() || outgoing_.has_news();
     }
-    // Sends all that this end owes: early sends, the word of our end, windows and credits, news of mappings.
+    // Sends all that this end owes: the word of our end, windows and credits, news of mappings.
     // Returns 0 or an errno value.
     [[nodiscard]] int settle();
     // Notes that the program has taken bytes, and tells the peer if that is due. Returns 0 or an errno value.
@@ -67,12 +66,10 @@ private:
     [[nodiscard]] static Trouble no_word();
     [[nodiscard]] Trouble take_closely(std::uint32_t bits);
     [[nodiscard]] Trouble take_word(Word word);
-    [[nodiscard]] int send_early_sends();
 
     Outgoing outgoing_;
     Incoming incoming_;
     Life &life_;
-    EarlySends &early_sends_;
 };
 
 }  // namespace stream

@@ -36,16 +36,12 @@ bool Connection::can_send() const {
     if (!life_.may_write() || life_.is_over()) {
         return true;
     }
-    if (early_sends_.keeps(life_)) {
-        return early_sends_.size() < settings_.send_bytes;
-    }
     return life_.established() && exchange_->outgoing().has_room();
 }
 
 base::Result<std::size_t> Connection::send(std::span<const iovec> parts) {
-    if (!life_.may_send() || !early_sends_.empty()) {
-        return early_sends_.keeps(life_) ? early_sends_.keep(parts, settings_.send_bytes)
-                                         : base::failure(life_.why_not_send());
+    if (!life_.may_send()) {
+        return base::failure(life_.why_not_send());
     }
     const auto sent = exchange_->outgoing().send(parts);
     (void)fail_if(sent.error);

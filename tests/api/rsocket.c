@@ -311,14 +311,11 @@ static void a_peer_that_is_killed(void **state) {
     }
 }
 
-/* A client connects and speaks HTTP, where RDMA is demanded. No byte of it is read as a
- * stream's, and other clients are served. */
+/* A client connects and speaks HTTP. No byte of it is read as a stream's, and other clients are served. */
 static void a_client_that_is_no_rsocket(void **state) {
     (void)state;
     uint16_t port = 0;
-    const int no = 0;
     const int listener = listening_rsocket(&port);
-    assert_int_equal(rsetsockopt(listener, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
     const struct sockaddr_in address = loopback_at(port);
     const int stranger = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(stranger, (const struct sockaddr *)&address, sizeof(address)), 0);

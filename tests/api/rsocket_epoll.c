@@ -211,18 +211,16 @@ static void members_become_streams(void **state) {
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     add(listener, EPOLLIN);
     assert_int_equal(told(listener, 0), 0);
-    demand_rdma(client);
     add(client, EPOLLOUT | EPOLLONESHOT);
     assert_true((told(client, 0) & EPOLLHUP) != 0); /* a socket of TCP tells so too */
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     assert_int_equal(told(listener, LONG), EPOLLIN);
-    /* While a thread waits in raccept, it would also answer the rsockets that it accepted before. */
-    assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    struct pollfd asking = {.fd = client, .events = POLLOUT};
+    assert_int_equal(rpoll(&asking, 1, 0), 0); /* the peer has not answered */
     const int accepted = raccept(listener, NULL, NULL);
     assert_true(accepted >= 0);
     assert_int_equal(told(listener, 0), 0);
     modify(client, EPOLLOUT | EPOLLET);
-    assert_int_equal(told(client, SOON), 0); /* the peer has not answered */
     add(accepted, EPOLLIN);
     assert_int_equal(told(client, LONG), EPOLLOUT);
     assert_int_equal(rsend(client, "x", 1, 0), 1);
@@ -256,7 +254,6 @@ static void a_connection_with_an_idle_peer(void **state) {
     const int listener = listening_rsocket(&port);
     const struct sockaddr_in address = loopback_at(port);
     const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    demand_rdma(client); /* the client is writable only after the peer has answered */
     add(client, EPOLLIN | EPOLLOUT | EPOLLET);
     (void)told(client, 0);
     assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
@@ -380,105 +377,6 @@ static void another_loop_waits_for_the_descriptor(void **state) {
             assert_int_equal(told(ends[1], 0), 0);
         }
     }
-}
-
-enum { WITH_TIMERS = 16 };
-
-static int open_timers(void) {
-    DIR *const folder = opendir("/proc/self/fd");
-    int count = 0;
-    assert_non_null(folder);
-    for (const struct dirent *file = readdir(folder); file != NULL; file = readdir(folder)) {
-        char what[64] = "";
-        (void)!readlinkat(dirfd(folder), file->d_name, what, sizeof(what) - 1);
-        count += strcmp(what, "anon_inode:[timerfd]") == 0;
-    }
-    assert_int_equal(closedir(folder), 0);
-    return count;
-}
-
-/* Accepts a client that has sent the first byte of a request, so that the
- * server waits for the next ones by a timer. */
-static void accept_hesitant(int fds[2], int listener, uint16_t port) {
-    const struct sockaddr_in address = loopback_at(port);
-    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fds[0], (const struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(send(fds[0], "M", 1, 0), 1);
-    fds[1] = raccept(listener, NULL, NULL);
-    assert_true(fds[1] >= 0);
-}
-
-/* Waits for a pair of this thread's own. The thread's shard is new, and its
- * descriptors get the numbers that the timers had. */
-static void *waits_outside_for_a_pair_of_its_own(void *failed) {
-    struct epoll_event event;
-    int own[2];
-    make_pair(own);
-    add(own[1], EPOLLIN);
-    while (polled(epfd, 0) != 0) {
-        (void)repoll_wait(epfd, &event, 1, 0);
-    }
-    assert_int_equal(rsend(own[0], "x", 1, 0), 1);
-    *(bool *)failed = polled(epfd, LONG) == 0;
-    close_pair(own);
-    return NULL;
-}
-
-/* A set forgets a timer before another descriptor has its number. */
-static void timers_whose_numbers_are_used_again(void **state) {
-    (void)state;
-    if (getenv("RPMA_TLS") != NULL) {
-        skip(); /* with TLS there is none of what it needs: TCP, datagrams, or bytes that the wire shows */
-    }
-    uint16_t port = 0;
-    const int listener = listening_rsocket(&port);
-    int fds[WITH_TIMERS][2];
-    char bytes[2];
-    bool failed = true;
-    pthread_t thread;
-    for (int i = 0; i < WITH_TIMERS; ++i) {
-        accept_hesitant(fds[i], listener, port);
-    }
-    const int before = open_timers();
-    for (int i = 0; i < WITH_TIMERS; ++i) {
-        add(fds[i][1], EPOLLIN | EPOLLET);
-    }
-    assert_int_equal(open_timers(), before + WITH_TIMERS);
-    for (int i = 0; i < WITH_TIMERS; ++i) {
-        assert_int_equal(send(fds[i][0], "x", 1, 0), 1);
-        assert_int_equal(rrecv(fds[i][1], bytes, 2, MSG_WAITALL), 2);
-    }
-    assert_int_equal(pthread_create(&thread, NULL, waits_outside_for_a_pair_of_its_own, &failed), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_false(failed);
-    for (int i = 0; i < WITH_TIMERS; ++i) {
-        close(fds[i][0]);
-        assert_int_equal(rclose(fds[i][1]), 0);
-    }
-    assert_int_equal(rclose(listener), 0);
-}
-
-/* The rest of the request makes the rsocket a stream, which needs no timer. */
-static void a_stream_leaves_no_timer_behind(void **state) {
-    (void)state;
-    if (getenv("RPMA_TLS") != NULL) {
-        skip(); /* with TLS there is none of what it needs: TCP, datagrams, or bytes that the wire shows */
-    }
-    static const char rest[] = "PA ID Req Frame";
-    uint16_t port = 0;
-    const int listener = listening_rsocket(&port);
-    int fds[2];
-    accept_hesitant(fds, listener, port);
-    const int before = open_timers();
-    add(fds[1], EPOLLIN);
-    assert_int_equal(open_timers(), before + 1);
-    assert_int_equal(send(fds[0], rest, strlen(rest), 0), (int)strlen(rest));
-    assert_fails(rrecv(fds[1], block, 1, MSG_DONTWAIT), EAGAIN);
-    assert_int_equal(told(fds[1], 0), 0);
-    assert_int_equal(open_timers(), before);
-    close(fds[0]);
-    assert_int_equal(rclose(fds[1]), 0);
-    assert_int_equal(rclose(listener), 0);
 }
 
 static void a_socket_in_two_sets(void **state) {
@@ -893,8 +791,6 @@ int main(void) {
         ON_SET(datagrams),
         ON_SET(other_descriptors_and_a_set_in_a_set),
         ON_SET(another_loop_waits_for_the_descriptor),
-        ON_SET(timers_whose_numbers_are_used_again),
-        ON_SET(a_stream_leaves_no_timer_behind),
         ON_SET(a_socket_in_two_sets),
         ON_SET(what_is_closed_is_no_member),
         ON_SET(errors),

@@ -304,7 +304,6 @@ static void connect_to_stranger(const char *bytes, size_t size, int expected) {
     const int stranger = listening_socket(&strange);
     const struct sockaddr_in address = loopback_at(strange);
     struct pollfd entry = {.fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .events = POLLOUT};
-    demand_rdma(entry.fd);
     assert_fails(rconnect(entry.fd, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     const int accepted = accept(stranger, NULL, NULL);
     assert_int_equal(rpoll(&entry, 1, 0), 0); /* the request is on its way */
@@ -385,7 +384,6 @@ static int connect_pair(int ends[2], int from) {
     if (ends[0] < 0) {
         return errno;
     }
-    demand_rdma(ends[0]); /* this test is about what streams take */
     if (rgetsockname(from, (struct sockaddr *)&address, &size) != 0 ||
         (rconnect(ends[0], (struct sockaddr *)&address, size) != 0 && errno != EINPROGRESS)) {
         error = errno;

@@ -243,8 +243,7 @@ static void sndtimeo_ends_a_connect(void **state) {
     const struct sockaddr_in address = loopback_at(port);
     ends[0] = rsocket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(rsetsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time)), 0);
-    demand_rdma(ends[0]);
-    /* No program uses the connection that the kernel has accepted. */
+    /* No program takes the connection that the kernel has accepted. */
     assert_fails(rconnect(ends[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
 }
 

@@ -173,56 +173,6 @@ static void every_call_that_would_wait_is_refused(void **state) {
     close_pair(ends);
 }
 
-static int plain = -1;
-
-static void use_plain(void) {
-    struct pollfd entry = {.fd = plain, .events = POLLIN};
-    refused += rpoll(&entry, 1, 0) == -1 && errno == EDEADLK;
-    ++farewells;
-    unexpected += rsend(plain, "x", 1, 0) != 1;
-    unexpected += !(rrecv(plain, &(char){0}, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
-}
-
-/* The kernel has all of an rsocket that stayed TCP, so there is nothing to wait for. */
-static void an_rsocket_that_stayed_tcp_is_not_refused(void **state) {
-    (void)state;
-    if (getenv("RPMA_TLS") != NULL) {
-        skip(); /* with TLS there is none of what it needs: TCP, datagrams, or bytes that the wire shows */
-    }
-    uint16_t port = 0;
-    char byte = 0;
-    int sent = 0;
-    const double deadline = seconds() + give_up_s;
-    const int listener = listening_rsocket(&port);
-    const struct sockaddr_in address = loopback_at(port);
-    const int client = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(send(client, "x", 1, 0), 1);
-    plain = raccept(listener, NULL, NULL);
-    assert_int_equal(rrecv(plain, &byte, 1, 0), 1);
-    make_pair(ends);
-    handle_signal(SIGALRM, use_plain);
-    while (refused < INTERRUPTIONS && seconds() < deadline) {
-        interrupt_soon();
-        assert_int_equal(rsend(plain, &byte, 1, 0), 1);
-        assert_int_equal(rsend(ends[0], &byte, 1, 0), 1);
-        receive_byte(ends[1]);
-        ++sent;
-    }
-    end_interruptions();
-    assert_true(refused >= INTERRUPTIONS);
-    assert_int_equal(unexpected, 0);
-    assert_int_equal(rclose(plain), 0);
-    sent += farewells;
-    while (recv(client, &byte, 1, 0) == 1) {
-        --sent;
-    }
-    assert_int_equal(sent, 0);
-    close(client);
-    assert_int_equal(rclose(listener), 0);
-    close_pair(ends);
-}
-
 /* Waits for the byte that the handler sends. */
 static void *receives_a_byte(void *argument) {
     atomic_int *const thread = argument;
@@ -311,7 +261,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handler_sends_whole_or_not_at_all),
         cmocka_unit_test(every_call_that_would_wait_is_refused),
-        cmocka_unit_test(an_rsocket_that_stayed_tcp_is_not_refused),
         cmocka_unit_test(a_sleep_stands_in_no_ones_way),
         cmocka_unit_test(a_handler_takes_what_a_sleep_was_to_end_by),
     };

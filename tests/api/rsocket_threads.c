@@ -237,32 +237,6 @@ static void a_child_has_lost_its_parents_streams(void **state) {
     assert_int_equal(rclose(fds[1]), 0);
 }
 
-/* A server that forks for each connection has a child with another descriptor of the same socket, which the
- * child uses. Here a duplicate stands for that descriptor. */
-static void a_close_takes_nothing_from_who_inherited(void **state) {
-    (void)state;
-    if (getenv("RPMA_TLS") != NULL) {
-        skip(); /* with TLS there is none of what it needs: TCP, datagrams, or bytes that the wire shows */
-    }
-    char key[16];
-    uint16_t port = 0;
-    const int listener = listening_rsocket(&port);
-    const struct sockaddr_in address = loopback_at(port);
-    const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
-    await_connection(client, listener);
-    const int accepted = raccept(listener, NULL, NULL);
-    assert_true(accepted >= 0);
-    await_request(client, accepted);
-    const int inherited = dup(accepted);
-    assert_int_equal(rclose(accepted), 0);
-    assert_int_equal(recv(inherited, key, sizeof(key), 0), sizeof(key));
-    assert_memory_equal(key, "MPA ID Req Frame", sizeof(key));
-    close(inherited);
-    assert_int_equal(rclose(client), 0);
-    assert_int_equal(rclose(listener), 0);
-}
-
 struct acceptor {
     int listener;
     atomic_int thread; /* the thread's number, when it is about to wait */
@@ -277,7 +251,7 @@ static void *accepts(void *argument) {
     return NULL;
 }
 
-/* The thread also waits for the rsocket that it accepted, whose client is silent. */
+/* The thread has also accepted a client that is silent. */
 static void a_listener_that_is_closed_ends_raccept(void **state) {
     (void)state;
     struct acceptor acceptor = {0};
@@ -318,15 +292,11 @@ static void a_peer_that_closes_at_once_ends_rconnect(void **state) {
     struct client client = {0};
     const int listener = listening_rsocket(&client.port);
     for (int i = 0; i < 50; ++i) {
-        char byte = 0;
         pthread_t thread;
         client.fd = rsocket(AF_INET, SOCK_STREAM, 0);
-        /* The client would connect once more, in TCP, if the close came before the answer. */
-        demand_rdma(client.fd);
         start(&thread, connects, &client);
         const int accepted = raccept(listener, NULL, NULL);
         assert_true(accepted >= 0);
-        (void)rrecv(accepted, &byte, 1, MSG_DONTWAIT); /* this answers */
         assert_int_equal(rclose(accepted), 0);
         join(thread);
         assert_false(client.failed);
@@ -340,7 +310,6 @@ enum wait { in_rrecv, in_rpoll, in_repoll_wait, in_raccept, waits };
 struct newcomer {
     uint16_t port;
     int result; /* the result of rconnect */
-    int mode;
     int fd;
     /* When the connection is made, a byte goes to this rsocket. When port_to_tell is not 0, a
      * connection of TCP goes to that port instead. */
@@ -352,9 +321,7 @@ static void *connects_and_tells(void *argument) {
     struct newcomer *const one = argument;
     const struct sockaddr_in address = loopback_at(one->port);
     const struct sockaddr_in other = loopback_at(one->port_to_tell);
-    socklen_t size = sizeof(one->mode);
     one->result = rconnect(one->fd, (const struct sockaddr *)&address, sizeof(address));
-    (void)rgetsockopt(one->fd, SOL_RDMA, RDMA_MODE, &one->mode, &size);
     if (one->port_to_tell == 0) {
         (void)rsend(one->to_tell, "x", 1, 0);
         return NULL;
@@ -390,8 +357,8 @@ static void wait_in(enum wait kind, int fd) {
     assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
 }
 
-/* In TCP the kernel answers a client, whatever the program does. qperf closes its listener when it has
- * accepted, and hears from the client on another connection that this one is there. */
+/* qperf closes its listener when it has accepted, and hears from the client on another connection that this
+ * one is there. */
 static void a_client_is_answered_while_the_thread_that_accepted_it_waits(void **state) {
     (void)state;
     for (int i = in_rrecv; i < waits; ++i) {
@@ -411,7 +378,6 @@ static void a_client_is_answered_while_the_thread_that_accepted_it_waits(void **
         wait_in(kind, kind == in_raccept ? other_listener : other[1]);
         join(thread);
         assert_int_equal(newcomer.result, 0);
-        assert_int_equal(newcomer.mode, RDMA_MODE_RDMA);
         assert_int_equal(rclose(newcomer.fd), 0);
         assert_int_equal(rclose(accepted), 0);
         if (other_listener >= 0) {
@@ -429,7 +395,6 @@ int main(void) {
         cmocka_unit_test(one_thread_waits_for_the_streams_of_many),
         cmocka_unit_test(a_thread_that_leaves_is_replaced),
         cmocka_unit_test(a_child_has_lost_its_parents_streams),
-        cmocka_unit_test(a_close_takes_nothing_from_who_inherited),
         cmocka_unit_test(a_listener_that_is_closed_ends_raccept),
         cmocka_unit_test(a_peer_that_closes_at_once_ends_rconnect),
         cmocka_unit_test(a_client_is_answered_while_the_thread_that_accepted_it_waits),

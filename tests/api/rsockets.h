@@ -48,31 +48,10 @@ static inline void await_connection(int asking, int listener) {
     }
 }
 
-/* Waits until the request of that rsocket is there too, which a busy machine may send
- * later. No program has read it from TCP. */
-static inline void await_request(int asking, int accepted) {
-    const time_t deadline = time(NULL) + 30;
-    struct pollfd request = {.fd = accepted, .events = POLLIN};
-    while (poll(&request, 1, 0) == 0) {
-        struct pollfd entry = {.fd = asking, .events = POLLIN};
-        assert_true(rpoll(&entry, 1, 1) >= 0);
-        assert_true(time(NULL) < deadline);
-    }
-}
-
-/* Makes rconnect fail where it would fall back to TCP. rconnect then waits for the answer of
- * the peer, and tells why there is none. */
-static inline void demand_rdma(int fd) {
-    const int no = 0;
-    assert_int_equal(rsetsockopt(fd, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)), 0);
-}
-
 /* Connects fds[0], which does not block, because one thread is both ends. fds[1] has accepted.
- * The stream is established when this returns: an rsocket that may become TCP would be
- * writable before, and keep what it sends. */
+ * The stream is established when this returns. */
 static inline void connect_rsocket(int fds[2], int listener, uint16_t port) {
     const struct sockaddr_in address = loopback_at(port);
-    demand_rdma(fds[0]);
     assert_fails(rconnect(fds[0], (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
     struct pollfd asked = {.fd = listener, .events = POLLIN};
     assert_int_equal(rpoll(&asked, 1, 30000), 1); /* the listener may not block */

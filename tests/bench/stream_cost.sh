@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 # A line "LINE COUNT" is a function's own cost; after "calls=" it is the cost of the called function with all that it
 # calls.
 count() {  # count CALL: instructions for a message
-    RPMA_DEVICE=soft RS_PROBE=only timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-60}" valgrind --tool=callgrind \
+    RPMA_DEVICE=soft timeout --kill-after=5 "${RPMA_TEST_TIMEOUT:-60}" valgrind --tool=callgrind \
         --callgrind-out-file="$work/$1.%p" --compress-strings=no --compress-pos=no --collect-atstart=no \
         --toggle-collect="$1" "$program" 64 "$messages" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
     awk -v messages="$messages" '

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several processes have the same rsockets: by fork, vfork, exec and SCM_RIGHTS. Any of them can use an
- * rsocket that carries no stream yet; a stream stays with the process that began it.
+/* Several processes have the same rsockets, by fork and vfork, in a program that asks for support of that
+ * (RDMAV_FORK_SAFE). Any of them can use an rsocket that carries no stream yet; a stream stays with the
+ * process that began it.
  *
- *     test_prefork [ACCEPTS [FORKS]]    how many connections a worker accepts, how many forks there are
- *     test_prefork ROLE NUMBER NUMBER   what one of the tests starts by exec */
+ *     test_prefork [ACCEPTS [FORKS]]    how many connections a worker accepts, how many forks there are */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -18,11 +18,10 @@
 #include "../api/rsockets.h"
 #include "../forks.h"
 
-enum { WORKERS = 4, MOST_SECONDS = 120, ANY_NUMBER = 100 };
+enum { WORKERS = 4, MOST_SECONDS = 120 };
 
 static int accepts = 50;
 static int forks = 20;
-static const char *self;
 
 /* ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here. A
  * process that ends while it has threads, which each such child is to ThreadSanitizer, sleeps a second
@@ -236,8 +235,6 @@ static void a_stream_is_of_the_process_that_began_it(void **state) {
     uint16_t port = 0;
     const int listener = listening_rsocket(&port);
     const struct sockaddr_in address = loopback_at(port);
-    /* A thread that waited in raccept would answer the client in its next wait. */
-    assert_int_equal(rfcntl(listener, F_SETFL, O_NONBLOCK), 0);
     for (enum use use = RECEIVES; use < USES; ++use) {
         const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
         assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
@@ -294,6 +291,32 @@ static void a_child_binds_listens_and_connects(void **state) {
     assert_int_equal(end_of_peer(child), 0);
     assert_int_equal(rclose(fresh), 0);
     assert_int_equal(rclose(bound), 0);
+}
+
+/* The child of a server that forks for each connection has another descriptor of the same socket. Here a
+ * duplicate stands for that descriptor. */
+static void a_close_takes_nothing_from_who_inherited(void **state) {
+    (void)state;
+    char key[16];
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    const struct sockaddr_in address = loopback_at(port);
+    const int client = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_fails(rconnect(client, (const struct sockaddr *)&address, sizeof(address)), EINPROGRESS);
+    await_connection(client, listener);
+    const int accepted = raccept(listener, NULL, NULL);
+    assert_true(accepted >= 0);
+    const int inherited = dup(accepted);
+    assert_int_equal(rclose(accepted), 0);
+    struct pollfd entries[2] = {{.fd = inherited, .events = POLLIN}, {.fd = client, .events = POLLIN}};
+    while (entries[0].revents == 0) {
+        assert_true(rpoll(entries, 2, 30000) > 0);
+    }
+    assert_int_equal(recv(inherited, key, sizeof(key), 0), sizeof(key));
+    assert_memory_equal(key, "MPA ID Req Frame", sizeof(key));
+    close(inherited);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
 }
 
 /* Counts the lines that a child writes to standard error. */
@@ -383,274 +406,6 @@ static void a_vforked_child_closes_everything(void **state) {
     assert_int_equal(rclose(fds[0]), 0);
     assert_int_equal(rclose(fds[1]), 0);
     assert_int_equal(rclose(listener), 0);
-}
-
-/* ---- exec: the new program has only the descriptor's number ---- */
-
-static void run_peer_on(int fd, const char *role, int count) {
-    must(dup2(fd, ANY_NUMBER) == ANY_NUMBER);
-    char numbers[2][16];
-    snprintf(numbers[0], sizeof(numbers[0]), "%d", ANY_NUMBER);
-    snprintf(numbers[1], sizeof(numbers[1]), "%d", count);
-    execl(self, self, role, numbers[0], numbers[1], (char *)NULL);
-    _exit(127);
-}
-
-/* start_peer and exec run these. */
-static void be_server_of_one(int fd) {
-    must(rread(fd, &(char){0}, 1) == -1 && errno == EBADF);
-    must(radopt(fd) == 0);
-    must(radopt(fd) == -1 && errno == EEXIST);
-    must(serve(fd));
-    must(rclose(fd) == 0);
-}
-
-static void be_server(int listener, int count) {
-    must(radopt(listener) == 0);
-    for (int i = 0; i < count; ++i) {
-        const int fd = raccept(listener, NULL, NULL);
-        must(fd >= 0);
-        must(serve(fd));
-        must(rclose(fd) == 0);
-    }
-    must(rclose(listener) == 0);
-}
-
-static void a_program_serves_what_another_accepted(void **state) {
-    (void)state;
-    pthread_t thread;
-    struct clients clients = {.count = 2};
-    const int listener = listening_rsocket(&clients.port);
-    start(&thread, are_clients, &clients);
-    for (int i = 0; i < clients.count; ++i) {
-        const int fd = raccept(listener, NULL, NULL);
-        assert_true(fd >= 0);
-        const pid_t child = fork_child();
-        assert_true(child >= 0);
-        if (child == 0) {
-            run_peer_on(fd, "serve one", 1);
-        }
-        assert_int_equal(rclose(fd), 0);
-        assert_int_equal(end_of_peer(child), 0);
-    }
-    join(thread);
-    assert_all_were_served(&clients);
-    assert_int_equal(rclose(listener), 0);
-}
-
-static void a_program_listens_where_another_began_to(void **state) {
-    (void)state;
-    pthread_t thread;
-    struct clients clients = {.count = 3};
-    const int listener = listening_rsocket(&clients.port);
-    const pid_t child = fork_child();
-    assert_true(child >= 0);
-    if (child == 0) {
-        run_peer_on(listener, "serve", clients.count);
-    }
-    assert_int_equal(rclose(listener), 0);
-    start(&thread, are_clients, &clients);
-    join(thread);
-    assert_all_were_served(&clients);
-    assert_int_equal(end_of_peer(child), 0);
-}
-
-/* Any program can continue a connection in TCP. */
-static void be_heir_of_tcp(int fd, int blocks) {
-    int facts[2] = {-1, -1};
-    socklen_t size = sizeof(int);
-    must(radopt(fd) == 0);
-    must(rgetsockopt(fd, SOL_RDMA, RDMA_MODE, &facts[0], &size) == 0 && facts[0] == RDMA_MODE_TCP);
-    must(rgetsockopt(fd, SOL_RDMA, RDMA_MODE_REASON, &facts[1], &size) == 0 &&
-         facts[1] == RDMA_REASON_ADOPTED);
-    must(rfcntl(fd, F_GETFL) == (O_RDWR | (blocks ? 0 : O_NONBLOCK)));
-    must(rfcntl(fd, F_SETFL, 0) == 0 && serve(fd) && rclose(fd) == 0);
-}
-
-static void a_program_goes_on_in_tcp(void **state) {
-    (void)state;
-    uint16_t port = 0;
-    uint64_t question = 1;
-    const int listener = listening_rsocket(&port);
-    const struct sockaddr_in address = loopback_at(port);
-    for (int blocks = 0; blocks < 2; ++blocks) {
-        const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
-        const int fd = raccept(listener, NULL, NULL);
-        assert_int_equal(send(client, &question, sizeof(question), 0), sizeof(question));
-        assert_int_equal(rrecv(fd, &question, sizeof(question), MSG_WAITALL), sizeof(question));
-        assert_int_equal(rfcntl(fd, F_SETFL, blocks ? 0 : O_NONBLOCK), 0);
-        const pid_t child = fork_child();
-        assert_true(child >= 0);
-        if (child == 0) {
-            run_peer_on(fd, "go on", blocks);
-        }
-        assert_int_equal(rclose(fd), 0);
-        assert_int_equal(send(client, &question, sizeof(question), 0), sizeof(question));
-        assert_int_equal(shutdown(client, SHUT_WR), 0);
-        uint64_t answer = 0;
-        assert_int_equal(recv(client, &answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
-        assert_true(answer == ~question);
-        assert_int_equal(recv(client, &answer, 1, 0), 0);
-        close(client);
-        assert_int_equal(end_of_peer(child), 0);
-    }
-    assert_int_equal(rclose(listener), 0);
-}
-
-/* A duplicate is the same to this program as to another one. The client has requested a stream first, and was
- * refused. */
-static void a_client_that_was_refused_is_adopted_as_tcp(void **state) {
-    (void)state;
-    struct sockaddr_in address = loopback_at(0);
-    socklen_t size = sizeof(address);
-    char byte = 0;
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(listen(listener, 2), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &size), 0);
-    const int fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    assert_fails(rconnect(fd, (struct sockaddr *)&address, size), EINPROGRESS);
-    close(accept(listener, NULL, NULL));
-    const int asking = dup(fd);
-    assert_fails(radopt(asking), ECONNRESET);
-    close(asking);
-    struct pollfd entries[2] = {{.fd = fd, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
-    assert_int_equal(rpoll(entries, 2, 30000), 1);
-    const int accepted = accept(listener, NULL, NULL);
-    assert_int_equal(send(accepted, "ab", 2, 0), 2);
-    assert_int_equal(rpoll(entries, 1, 30000), 1);
-    assert_int_equal(rrecv(fd, &byte, 1, 0), 1);
-    const int adopted = dup(fd);
-    assert_int_equal(radopt(adopted), 0);
-    assert_int_equal(rrecv(adopted, &byte, 1, 0), 1);
-    assert_int_equal(byte, 'b');
-    assert_int_equal(rclose(adopted), 0);
-    assert_int_equal(rclose(fd), 0);
-    close(accepted);
-    close(listener);
-}
-
-/* No process can use the rest of a stream that another began. */
-static void be_heir_of_a_stream(int fd) {
-    must(radopt(fd) == -1 && errno == ECONNRESET);
-    must(rread(fd, &(char){0}, 1) == -1 && errno == EBADF);
-}
-
-static void a_program_does_not_get_a_stream(void **state) {
-    (void)state;
-    for (int i = 0; i < 2; ++i) {
-        const pid_t child = fork_child();
-        assert_true(child >= 0);
-        if (child == 0) {
-            run_peer_on(undisturbed[i], "inherit", 0);
-        }
-        assert_int_equal(end_of_peer(child), 0);
-    }
-}
-
-static void what_cannot_become_an_rsocket(void **state) {
-    (void)state;
-    int ends_of_pipe[2];
-    assert_int_equal(pipe(ends_of_pipe), 0);
-    const int datagrams = socket(AF_INET, SOCK_DGRAM, 0);
-    const int local = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_fails(radopt(-1), EBADF);
-    assert_fails(radopt(ends_of_pipe[0]), ENOTSOCK);
-    assert_fails(radopt(datagrams), ENOTSUP);
-    assert_fails(radopt(local), ENOTSUP);
-    assert_fails(radopt(undisturbed[0]), EEXIST);
-    close(ends_of_pipe[0]);
-    close(ends_of_pipe[1]);
-    close(datagrams);
-    close(local);
-}
-
-/* A socket of the kernel that is not connected yet becomes an rsocket like any other, which blocks. */
-static void a_socket_becomes_an_rsocket(void **state) {
-    (void)state;
-    struct sockaddr_in address = loopback_at(0);
-    socklen_t size = sizeof(address);
-    int fds[2] = {socket(AF_INET, SOCK_STREAM, 0), -1};
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(radopt(fds[0]), 0);
-    assert_int_equal(radopt(listener), 0);
-    assert_int_equal(rfcntl(fds[0], F_GETFL) & O_NONBLOCK, 0);
-    assert_int_equal(rfcntl(fds[0], F_SETFL, O_NONBLOCK), 0);
-    assert_int_equal(rbind(listener, (struct sockaddr *)&address, size), 0);
-    assert_int_equal(rlisten(listener, 1), 0);
-    assert_int_equal(rgetsockname(listener, (struct sockaddr *)&address, &size), 0);
-    connect_rsocket(fds, listener, ntohs(address.sin_port));
-    assert_int_equal(rclose(fds[0]), 0);
-    assert_int_equal(rclose(fds[1]), 0);
-    assert_int_equal(rclose(listener), 0);
-}
-
-/* ---- SCM_RIGHTS ---- */
-
-enum { SENT = 2 };
-
-static void send_descriptors(int through, const int fds[SENT]) {
-    char byte = 0;
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(SENT * sizeof(int))];
-    } control = {0};
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    control.header = (struct cmsghdr){
-        .cmsg_len = CMSG_LEN(SENT * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(&control.header), fds, SENT * sizeof(int));
-    assert_int_equal(sendmsg(through, &message, 0), 1);
-}
-
-static void be_receiver(int through, int count) {
-    int fds[SENT];
-    char byte = 0;
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(SENT * sizeof(int))];
-    } control;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    must(recvmsg(through, &message, 0) == 1);
-    must(CMSG_FIRSTHDR(&message) != NULL && control.header.cmsg_type == SCM_RIGHTS);
-    memcpy(fds, CMSG_DATA(&control.header), sizeof(fds));
-    be_server_of_one(fds[1]);
-    be_server(fds[0], count);
-}
-
-static void a_process_gets_rsockets_from_another(void **state) {
-    (void)state;
-    skip_where(CHILDREN_MAKE_NO_THREADS);
-    enum { CLIENTS = 3 };
-    int through[2];
-    pthread_t thread;
-    struct clients clients = {.count = CLIENTS};
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, through), 0);
-    const pid_t child = fork_child();
-    assert_true(child >= 0);
-    if (child == 0) {
-        run_peer_on(through[1], "receive", CLIENTS - 1);
-    }
-    int fds[SENT] = {listening_rsocket(&clients.port), -1};
-    start(&thread, are_clients, &clients);
-    fds[1] = raccept(fds[0], NULL, NULL);
-    assert_true(fds[1] >= 0);
-    send_descriptors(through[0], fds);
-    assert_int_equal(rclose(fds[0]), 0);
-    assert_int_equal(rclose(fds[1]), 0);
-    join(thread);
-    assert_all_were_served(&clients);
-    assert_int_equal(end_of_peer(child), 0);
-    close(through[0]);
-    close(through[1]);
 }
 
 /* ---- threads ---- */
@@ -761,27 +516,7 @@ static void a_child_is_made_while_threads_are_in_calls(void **state) {
     }
 }
 
-static int be_peer(const char *role, int fd, int count) {
-    alarm(MOST_SECONDS);
-    if (strcmp(role, "serve one") == 0) {
-        be_server_of_one(fd);
-    } else if (strcmp(role, "serve") == 0) {
-        be_server(fd, count);
-    } else if (strcmp(role, "inherit") == 0) {
-        be_heir_of_a_stream(fd);
-    } else if (strcmp(role, "go on") == 0) {
-        be_heir_of_tcp(fd, count);
-    } else {
-        be_receiver(fd, count);
-    }
-    return 0;
-}
-
 int main(int argc, char *argv[]) {
-    self = argv[0];
-    if (argc == 4) {
-        return be_peer(argv[1], atoi(argv[2]), atoi(argv[3]));
-    }
     accepts = argc > 1 ? atoi(argv[1]) : accepts;
     forks = argc > 2 ? atoi(argv[2]) : forks;
     const struct CMUnitTest tests[] = {
@@ -789,16 +524,9 @@ int main(int argc, char *argv[]) {
         cmocka_unit_test_setup_teardown(a_child_serves_what_its_parent_accepted, begin, end),
         cmocka_unit_test_setup_teardown(a_stream_is_of_the_process_that_began_it, begin, end),
         cmocka_unit_test_setup_teardown(a_child_binds_listens_and_connects, begin, end),
+        cmocka_unit_test_setup_teardown(a_close_takes_nothing_from_who_inherited, begin, end),
         cmocka_unit_test_setup_teardown(a_lost_stream_is_told_once, begin, end),
         cmocka_unit_test_setup_teardown(a_vforked_child_closes_everything, begin, end),
-        cmocka_unit_test_setup_teardown(a_program_serves_what_another_accepted, begin, end),
-        cmocka_unit_test_setup_teardown(a_program_listens_where_another_began_to, begin, end),
-        cmocka_unit_test_setup_teardown(a_program_goes_on_in_tcp, begin, end),
-        cmocka_unit_test_setup_teardown(a_client_that_was_refused_is_adopted_as_tcp, begin, end),
-        cmocka_unit_test_setup_teardown(a_program_does_not_get_a_stream, begin, end),
-        cmocka_unit_test_setup_teardown(what_cannot_become_an_rsocket, begin, end),
-        cmocka_unit_test_setup_teardown(a_socket_becomes_an_rsocket, begin, end),
-        cmocka_unit_test_setup_teardown(a_process_gets_rsockets_from_another, begin, end),
         cmocka_unit_test_setup_teardown(each_thread_has_a_listener_of_its_own, begin, end),
         cmocka_unit_test_setup_teardown(a_child_is_made_while_threads_are_in_calls, begin, end),
     };

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model/rsocket_heirs: pairs and child processes, as the table of librsocket(7) has them under SEVERAL
-// PROCESSES.
+// model/rsocket_heirs: pairs and child processes, as librsocket(7) has them under SEVERAL PROCESSES.
 #include "rsocket_heirs.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "../child.hpp"
 #include "../loopback.hpp"
@@ -33,26 +33,11 @@ constexpr bool may_exit = false;
 constexpr bool may_exit = true;
 #endif
 
-// The numbers of an inheritance, as the arguments of a program have them.
-std::vector<std::uint64_t> numbers_of(const Inheritance &what, bool may_break) {
-    return {static_cast<std::uint64_t>(what.fd),
-            static_cast<std::uint64_t>(what.is_listener),
-            static_cast<std::uint64_t>(what.ending),
-            what.seed,
-            what.salts[0],
-            what.salts[1],
-            what.totals[0],
-            what.totals[1],
-            static_cast<std::uint64_t>(may_break)};
-}
-
-[[noreturn]] void be_program(std::vector<std::string> arguments) {
-    std::vector<char *> pointers;
-    for (std::string &argument : arguments) {
-        pointers.push_back(argument.data());
-    }
-    pointers.push_back(nullptr);
-    (void)execv("/proc/self/exe", pointers.data());
+// A program of its own, which ends at once.
+[[noreturn]] void be_program() {
+    std::string name{"heir"};
+    const std::array<char *, 2> arguments{name.data(), nullptr};
+    (void)execv("/proc/self/exe", arguments.data());
     _exit(127);
 }
 
@@ -98,7 +83,7 @@ bool ended_well(pid_t child) {
 void leave(Dice &dice) {
     switch (dice.below(4)) {
         case 0:
-            be_program({"heir"});
+            be_program();
         case 1:
             if (may_exit) {
                 std::exit(0);  // NOLINT(concurrency-mt-unsafe): as above
@@ -112,44 +97,16 @@ void leave(Dice &dice) {
     }
 }
 
-int be_heir(std::span<char *const> arguments) {
-    std::array<std::uint64_t, 9> numbers{};
-    if (arguments.size() != numbers.size()) {
-        return arguments.empty() ? 0 : 2;
-    }
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-        numbers[i] = std::strtoull(arguments[i], nullptr, 10);
-    }
-    (void)alarm(most_seconds);
-    Setting setting{.may_break = numbers[8] != 0};
-    be_heir({.fd = static_cast<int>(numbers[0]),
-             .is_listener = numbers[1] != 0,
-             .is_by_exec = true,
-             .ending = static_cast<Inheritance::Ending>(numbers[2]),
-             .seed = numbers[3],
-             .salts = {numbers[4], numbers[5]},
-             .totals = {numbers[6], numbers[7]}},
-            setting);
-}
-
-// The listener stays open, so that a child that is slow is known to answer.
 std::string RsocketPair::begin_to_hand_over(Inheritance &what, int &listener) {
-    const bool is_plain = setting_.has_plain && setting_.probe != Probe::Only && dice_.one_in(4);
     sockaddr_in address{};
     auto *const name = reinterpret_cast<sockaddr *>(&address);
-    listener = listening(of_rsockets, true, address);
-    ends_[0].calls = is_plain ? &of_kernel : &of_rsockets;
-    ends_[0].fd = ends_[0].calls->make(AF_INET, SOCK_STREAM | (is_plain ? 0 : SOCK_NONBLOCK), 0);
-    const int result = ends_[0].calls->connect(fd(0), name, sizeof(address));
+    listener = listening(address);
+    ends_[0].fd = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    const int result = rconnect(fd(0), name, sizeof(address));
     if (listener < 0 || (result != 0 && errno != EINPROGRESS)) {
-        return wrong(0, "connect to what a child is to have", result);
+        return wrong(0, "rconnect to what a child is to have", result);
     }
-    if (is_plain) {
-        ends_[1].reasons = 1;
-    } else if (auto text = find_mode(address.sin_port); !text.empty()) {
-        return text;
-    }
-    (void)ends_[0].calls->control(fd(0), F_SETFL, 0);
+    (void)rfcntl(fd(0), F_SETFL, 0);
     ends_[1].fd = what.is_listener ? -1 : raccept(listener, nullptr, nullptr);
     what.fd = what.is_listener ? listener : fd(1);
     return what.fd >= 0 ? "" : wrong(1, "raccept of what a child is to have", what.fd);
@@ -160,11 +117,10 @@ std::string RsocketPair::hand_over() {
     ++times_;
     broken_ = false;
     may_break_ = setting_.may_break;
-    Inheritance what{.is_listener = dice_.one_in(3),
-                     .is_by_exec = dice_.one_in(3),
+    Inheritance what{.is_listener = !setting_.fork_safe || dice_.one_in(3),
                      .ending = static_cast<Inheritance::Ending>(dice_.below(4)),
                      .seed = dice_.any()};
-    if (!may_exit && !what.is_by_exec && what.ending != Inheritance::Ending::Break) {
+    if (!may_exit && what.ending != Inheritance::Ending::Break) {
         what.ending = Inheritance::Ending::Linger;
     }
     for (int end = 0; end < 2; ++end) {
@@ -177,13 +133,6 @@ std::string RsocketPair::hand_over() {
     auto text = begin_to_hand_over(what, listener);
     const pid_t child = text.empty() ? make_child() : -1;
     if (child == 0) {
-        if (what.is_by_exec) {
-            std::vector<std::string> arguments{"heir"};
-            for (const std::uint64_t number : numbers_of(what, setting_.may_break)) {
-                arguments.push_back(std::to_string(number));
-            }
-            be_program(std::move(arguments));
-        }
         be_heir(what, setting_);
     }
     if (fd(1) >= 0) {
@@ -203,8 +152,8 @@ std::string RsocketPair::end_of_heir(pid_t child, const Inheritance &what) {
     std::string text;
     if (!broken_) {
         std::byte byte{};
-        const ssize_t count = ends_[0].calls->receive(fd(0), &byte, 1, 0);
-        const bool is_end = count == 0 && (is_tcp() || what.ending != Inheritance::Ending::Break);
+        const ssize_t count = rrecv(fd(0), &byte, 1, 0);
+        const bool is_end = count == 0 && what.ending != Inheritance::Ending::Break;
         const bool is_reset = count < 0 && may_break_ && is_break(errno);
         text = is_end || is_reset ? "" : wrong(0, "the end that a child has made", count);
     }
@@ -215,9 +164,6 @@ std::string RsocketPair::inherit(const Inheritance &what) {
     broken_ = false;
     for (int end = 0; end < 2; ++end) {
         ends_[index(end)].sent.begin(what.salts[index(end)]);
-    }
-    if (what.is_by_exec && radopt(what.fd) != 0) {
-        return wrong(1, "radopt", -1);
     }
     ends_[1].fd = what.is_listener ? raccept(what.fd, nullptr, nullptr) : what.fd;
     if (fd(1) < 0 || rfcntl(fd(1), F_SETFL, 0) != 0) {
@@ -236,19 +182,10 @@ std::string RsocketPair::inherit(const Inheritance &what) {
     return text;
 }
 
-std::string RsocketPair::check_in_child(int end, bool looks) {
+std::string RsocketPair::check_in_child(int end) {
     const End &one = ends_[index(end)];
     if (broken_ || one.fd < 0) {
         return {};
-    }
-    if (is_plain(end) || one.reasons != 0) {
-        room_.resize(1 + dice_.size());
-        const ssize_t count =
-            looks ? one.calls->receive(one.fd, room_.data(), room_.size(), MSG_PEEK | MSG_DONTWAIT) : 0;
-        const bool is_nothing = !looks || (count < 0 && errno == EAGAIN);
-        return is_nothing  ? ""
-               : count < 0 ? wrong(end, "a look in a child", count)
-                           : received(end, count, room_, true);
     }
     std::byte byte{};
     if (const ssize_t count = rsend(one.fd, &byte, 1, MSG_DONTWAIT); count != -1 || errno != ECONNRESET) {

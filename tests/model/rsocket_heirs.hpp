@@ -4,8 +4,6 @@
 
 #include <sys/types.h>
 
-#include <span>
-
 #include "../forks.h"
 #include "rsocket_pair.hpp"
 
@@ -19,7 +17,4 @@ inline constexpr bool may_fork = !CHILDREN_HANG_IN_MALLOC && !CHILDREN_MAKE_NO_T
 [[nodiscard]] bool ended_well(pid_t child);
 // Ends a child in one of several ways.
 [[noreturn]] void leave(Dice &dice);
-// A program that was started by exec runs this with its arguments behind the first. Returns its exit code.
-[[nodiscard]] int be_heir(std::span<char *const> arguments);
-
 }  // namespace model

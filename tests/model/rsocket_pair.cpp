@@ -71,7 +71,7 @@ std::string RsocketPair::renew() {
 
 void RsocketPair::set_waiting(bool waits) const {
     for (const End &end : ends_) {
-        (void)end.calls->control(end.fd, F_SETFL, waits ? 0 : O_NONBLOCK);
+        (void)rfcntl(end.fd, F_SETFL, waits ? 0 : O_NONBLOCK);
     }
 }
 
@@ -82,7 +82,6 @@ bool RsocketPair::at_end(int end) const {
 
 std::string RsocketPair::send(int end, bool must) {
     End &from = ends_[index(end)];
-    const Calls &calls = *from.calls;
     room_.resize(must ? 1 + dice_.below(100) : dice_.size());
     from.sent.next(room_);
     auto parts = parts_of(dice_, room_);
@@ -94,11 +93,10 @@ std::string RsocketPair::send(int end, bool must) {
                          .msg_controllen = 0,
                          .msg_flags = 0};
     const std::size_t call = dice_.below(4);
-    const ssize_t count = call == 0   ? calls.send(from.fd, room_.data(), room_.size(), MSG_NOSIGNAL)
-                          : call == 1 ? calls.write(from.fd, room_.data(), room_.size())
-                          : call == 2
-                              ? calls.write_parts(from.fd, parts.data(), static_cast<int>(parts.size()))
-                              : calls.send_message(from.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t count = call == 0   ? rsend(from.fd, room_.data(), room_.size(), MSG_NOSIGNAL)
+                          : call == 1 ? rwrite(from.fd, room_.data(), room_.size())
+                          : call == 2 ? rwritev(from.fd, parts.data(), static_cast<int>(parts.size()))
+                                      : rsendmsg(from.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count < 0) {
         const bool expected = from.writes ? errno == EAGAIN && !must : errno == EPIPE;
         return expected ? "" : broke(end, "send");
@@ -129,7 +127,6 @@ std::string RsocketPair::received(int end, long count, std::span<const std::byte
 
 std::string RsocketPair::receive(int end, bool must) {
     const int socket = fd(end);
-    const Calls &calls = *ends_[index(end)].calls;
     room_.assign(must ? 1 + dice_.below(100) : dice_.size(), std::byte{0xee});
     const bool looks_only = dice_.one_in(8);
     const int flags = (looks_only ? MSG_PEEK : 0) | (dice_.one_in(8) ? MSG_WAITALL : 0) |
@@ -139,11 +136,10 @@ std::string RsocketPair::receive(int end, bool must) {
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
     const std::size_t call = looks_only ? dice_.below(2) : dice_.below(4);
-    const ssize_t count = call == 0   ? calls.receive(socket, room_.data(), room_.size(), flags)
-                          : call == 1 ? calls.receive_message(socket, &message, flags)
-                          : call == 2
-                              ? calls.read(socket, room_.data(), room_.size())
-                              : calls.read_parts(socket, parts.data(), static_cast<int>(parts.size()));
+    const ssize_t count = call == 0   ? rrecv(socket, room_.data(), room_.size(), flags)
+                          : call == 1 ? rrecvmsg(socket, &message, flags)
+                          : call == 2 ? rread(socket, room_.data(), room_.size())
+                                      : rreadv(socket, parts.data(), static_cast<int>(parts.size()));
     if (count < 0) {
         return errno == EAGAIN && !must ? "" : broke(end, "receive");
     }
@@ -165,37 +161,32 @@ std::string RsocketPair::check_ready(int end, short events, short ready) {
 
 std::string RsocketPair::end_writing(int end) {
     End &here = ends_[index(end)];
-    if (here.calls->shutdown(here.fd, SHUT_WR) != 0) {
-        // TCP has no connection any more when both directions have ended.
-        const bool is_over = is_tcp() && !here.writes && !ends_[index(1 - end)].writes && errno == ENOTCONN;
-        return is_over ? "" : broke(end, "rshutdown");
+    if (rshutdown(here.fd, SHUT_WR) != 0) {
+        return broke(end, "rshutdown");
     }
     here.writes = false;
     return {};
 }
 
-// Both directions end, for what the one that closes has not read is lost with it. TCP then cuts the
-// connection.
+// Both directions end, for what the one that closes has not read is lost with it.
 std::string RsocketPair::close_one(int end, bool resets) {
     End &here = ends_[index(end)];
     const linger at_once{.l_onoff = 1, .l_linger = 0};
-    const Calls &calls = *here.calls;
-    if (resets && calls.set_option(here.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) != 0) {
+    if (resets && rsetsockopt(here.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) != 0) {
         return wrong(end, "SO_LINGER", -1);
     }
-    if (calls.close(std::exchange(here.fd, -1)) != 0) {
+    if (rclose(std::exchange(here.fd, -1)) != 0) {
         return wrong(end, "rclose", -1);
     }
     here.writes = here.writes && resets;
     const int other = 1 - end;
-    resets = resets || (is_tcp() && ends_[index(other)].sent.on_their_way() != 0);
     while (!broken_) {
         pollfd one{.fd = fd(other), .events = POLLIN, .revents = 0};
         if (const int count = rpoll(&one, 1, patience_ms); count != 1) {
             return wrong(other, "rpoll of one whose peer closed", count);
         }
         room_.resize(1 + dice_.size());
-        const ssize_t count = ends_[index(other)].calls->receive(one.fd, room_.data(), room_.size(), 0);
+        const ssize_t count = rrecv(one.fd, room_.data(), room_.size(), 0);
         if (count < 0 && resets && is_break(errno)) {
             return {};
         }
@@ -225,7 +216,7 @@ std::string RsocketPair::settle() {
             }
         }
     }
-    return broken_ ? "" : check_mode(0) + check_mode(1);
+    return {};
 }
 
 std::string RsocketPair::state() const {
@@ -239,7 +230,6 @@ std::string RsocketPair::state() const {
         (void)ioctl(one.fd, SIOCINQ, &unread);
         (void)ioctl(one.fd, SIOCOUTQ, &unsent);
         text += "  end " + std::to_string(end) + ": fd " + std::to_string(one.fd) +
-                (is_plain(end) ? ", plain" : "") + (one.reasons != 0 ? ", TCP" : "") +
                 (one.writes ? ", writes" : ", does not write") + ", has sent " +
                 std::to_string(one.sent.sent()) + " bytes, of which the other has not received " +
                 std::to_string(one.sent.on_their_way()) + "; rpoll says " + std::to_string(ready.revents) +
@@ -252,7 +242,7 @@ std::string RsocketPair::state() const {
 void RsocketPair::close_all() {
     for (End &end : ends_) {
         if (end.fd >= 0) {
-            (void)end.calls->close(std::exchange(end.fd, -1));
+            (void)rclose(std::exchange(end.fd, -1));
         }
     }
 }

@@ -1,36 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // model/rsocket_pair: two connected ends and their oracle. The oracle knows which bytes each end must bring,
-// whether the stream has ended, whether RDMA or TCP carries it, and which errors there may be. Both ends are
-// rsockets, or one of them is a plain socket of TCP. Both belong to this process, except in hand_over().
+// whether the stream has ended, and which errors there may be. Both ends belong to this process, except in
+// hand_over().
 #pragma once
 
 #include <netinet/in.h>
+#include <rpma/rsocket.h>
 #include <sys/types.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "rsocket_bytes.hpp"
-#include "rsocket_calls.hpp"
 
 namespace model {
 
-// During a whole run rconnect asks these servers for RDMA (RS_PROBE).
-enum class Probe { Always, Known, Never, Only };
-
 // All pairs of a run have this in common.
 struct Setting {
-    Probe probe = Probe::Always;
-    bool has_plain = true;   // some pairs have a plain socket at one end
+    bool fork_safe = false;  // a child may have what this process has accepted (RDMAV_FORK_SAFE)
     bool may_break = false;  // a connection may end without either end's wish
-    // The ports of servers that rconnect has found to speak TCP. It forgets them after a minute.
-    std::set<std::uint16_t> spoke_tcp{};
     std::atomic<std::uint64_t> receives{0};  // calls that brought something
 };
 
@@ -41,7 +34,6 @@ struct Inheritance {
     enum class Ending { Linger, Close, Exit, Break };
     int fd = -1;
     bool is_listener = false;
-    bool is_by_exec = false;
     Ending ending = Ending::Linger;
     std::uint64_t seed = 0;
     std::array<std::uint64_t, 2> salts{};
@@ -62,10 +54,6 @@ public:
     [[nodiscard]] bool is_broken() const { return broken_; }
 
     [[nodiscard]] int fd(int end) const { return ends_[index(end)].fd; }
-    // Returns whether this end is a socket of the kernel, and no rsocket.
-    [[nodiscard]] bool is_plain(int end) const { return ends_[index(end)].calls == &of_kernel; }
-    // Returns whether TCP carries the bytes.
-    [[nodiscard]] bool is_tcp() const { return (ends_[0].reasons | ends_[1].reasons) != 0; }
     // Returns how often the pair was connected. The descriptor of an earlier end may have had the same
     // number.
     [[nodiscard]] std::uint64_t times() const { return times_; }
@@ -86,15 +74,13 @@ public:
     [[nodiscard]] std::string settle();
     // Sends bytes both ways, in calls that wait. Each call has a thread of its own.
     [[nodiscard]] std::string talk();
-    // A child process, forked or a program of its own, goes on with one end of a new pair, which this process
-    // gives up. Then the pair is to be renewed.
+    // A forked child goes on with one end of a new pair, which this process gives up. Then the pair is to be
+    // renewed.
     [[nodiscard]] std::string hand_over();
     // The child of hand_over() runs this.
     [[nodiscard]] std::string inherit(const Inheritance &what);
-    // A forked child that has the pair too runs this. A stream must say that it is lost. With `looks` the
-    // child also looks at the bytes that wait at an end of TCP, because the parent receives nothing
-    // meanwhile.
-    [[nodiscard]] std::string check_in_child(int end, bool looks);
+    // A forked child that has the pair too runs this. A stream must say that it is lost.
+    [[nodiscard]] std::string check_in_child(int end);
     // Describes both ends, to find out why nothing moves.
     [[nodiscard]] std::string state() const;
 
@@ -110,33 +96,15 @@ private:
     };
     struct End {
         int fd = -1;
-        const Calls *calls = &of_rsockets;
-        // Each bit is an RDMA_REASON_ that the end may have for being TCP. With 0 it is a stream over RDMA.
-        unsigned reasons = 0;
         bool writes = true;
         Bytes sent{};
         std::unique_ptr<Mapped> mapped{};
     };
     static std::size_t index(int end) { return static_cast<std::size_t>(end); }
-    // Returns the bit of a reason in End::reasons.
-    static constexpr unsigned bit(int reason) { return 1U << static_cast<unsigned>(reason); }
-    static constexpr unsigned either_speaks_first =
-        1U << RDMA_REASON_PEER_SPEAKS_TCP | 1U << RDMA_REASON_SPOKE_FIRST;
     // rsocket_connect.cpp has these.
     [[nodiscard]] std::string connect();
-    [[nodiscard]] std::string connect_rsockets();
     [[nodiscard]] std::string await_connection();
-    [[nodiscard]] int listening(const Calls &calls, bool may_be_tcp, sockaddr_in &address);
-    [[nodiscard]] std::string find_mode(std::uint16_t port);
-    [[nodiscard]] std::string check_mode(int end) const;
-    void demand_rdma(int end);
-    // rsocket_plain.cpp has these.
-    [[nodiscard]] std::string connect_from_plain();
-    [[nodiscard]] std::string connect_to_plain();
-    [[nodiscard]] std::string reach_plain(int listener, const sockaddr *name, bool was_asked);
-    [[nodiscard]] std::string be_asked(int listener, bool may_be_silent);
-    [[nodiscard]] std::string accept_plain(int listener, int &accepted) const;
-    [[nodiscard]] std::string refuse_tcp(int end);
+    [[nodiscard]] int listening(sockaddr_in &address);
     [[nodiscard]] std::string wrong(int end, const char *call, long result) const;
     static bool is_break(int error);
     // The connection broke in this call. Where that may happen, the pair is renewed.

@@ -19,9 +19,6 @@ constexpr std::size_t most_mapped = 40'000;
 
 std::string RsocketPair::map(int end) {
     End &owner = ends_[index(end)];
-    if (is_plain(end)) {
-        return {};
-    }
     if (owner.mapped != nullptr) {
         if (owner.mapped->pending || !dice_.one_in(8)) {
             return {};
@@ -40,10 +37,6 @@ std::string RsocketPair::map(int end) {
     if (result == mapped->offset) {
         owner.mapped = std::move(mapped);
         return {};
-    }
-    if (is_tcp() && result < 0) {
-        const bool is_open = owner.sent.sent() == 0 && ends_[index(1 - end)].sent.received() == 0;
-        return errno == EOPNOTSUPP || (is_open && errno == EAGAIN) ? "" : wrong(end, "riomap over TCP", -1);
     }
     // The end of this direction was announced: nothing can be told any more.
     return result < 0 && errno == EPIPE && !owner.writes ? "" : broke(end, "riomap");

@@ -42,12 +42,7 @@ std::string RsocketRepoll::wrong(const char *what, const Member &member) const {
 void RsocketRepoll::forget_closed() {
     std::erase_if(members_, [&](const auto &numbered) {
         const Member &member = numbered.second;
-        const bool is_closed =
-            member.pair->times() != member.times || member.pair->fd(member.end) != member.fd;
-        if (is_closed && member.is_plain) {
-            closed_.insert(numbered.first);
-        }
-        return is_closed;
+        return member.pair->times() != member.times || member.pair->fd(member.end) != member.fd;
     });
 }
 
@@ -96,12 +91,8 @@ std::string RsocketRepoll::control(RsocketPair &pair, int end) {
         members_.erase(known);
         return text;
     }
-    Member member{.pair = &pair,
-                  .end = end,
-                  .fd = pair.fd(end),
-                  .is_plain = pair.is_plain(end),
-                  .times = pair.times(),
-                  .events = any_events(true)};
+    Member member{
+        .pair = &pair, .end = end, .fd = pair.fd(end), .times = pair.times(), .events = any_events(true)};
     epoll_event event{.events = member.events, .data = {.u64 = ++added_}};
     if (repoll_ctl(fd_, EPOLL_CTL_ADD, member.fd, &event) != 0) {
         return wrong("EPOLL_CTL_ADD", member);
@@ -168,7 +159,6 @@ std::string RsocketRepoll::wait() {
         return std::string{"repoll_wait: "} + std::strerror(errno);
     }
     events.resize(static_cast<std::size_t>(count));
-    std::erase_if(events, [&](const epoll_event &event) { return closed_.contains(number_of(event)); });
     if (events.size() > members_.size()) {
         return "repoll_wait gives " + std::to_string(events.size()) + " of " +
                std::to_string(members_.size());
@@ -177,9 +167,7 @@ std::string RsocketRepoll::wait() {
         text = told(events[i]);
     }
     for (const auto &[number, member] : members_) {
-        // A descriptor that the kernel watches may wait for the next call when there is something else.
-        const bool may_be_next = count != 0 && member.pair->is_tcp();
-        if (text.empty() && member.must_be_told && !may_be_next) {
+        if (text.empty() && member.must_be_told) {
             text = wrong("repoll_wait does not tell of one that is ready", member);
         }
     }

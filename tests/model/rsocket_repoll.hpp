@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 
 #include "rsocket_pair.hpp"
@@ -36,7 +35,6 @@ private:
         RsocketPair *pair;
         int end;
         int fd;
-        bool is_plain;
         std::uint64_t times;  // the pair's
         std::uint32_t events;
         // An edge-triggered end is due when it is new, or was seen with nothing ready since the last report.
@@ -58,8 +56,6 @@ private:
     const int fd_;
     std::uint64_t added_ = 0;
     Members members_;  // by what epoll_event.data says of them
-    // These plain sockets were closed. The kernel reports them as long as a forked child has them too.
-    std::set<std::uint64_t> closed_;
 };
 
 }  // namespace model

@@ -17,7 +17,7 @@ void RsocketPair::speak(int end, std::uint64_t seed, std::size_t total, Bytes by
     while (total != 0) {
         room.resize(std::min(total, 1 + dice.size()));
         bytes.next(room);
-        const ssize_t count = from.calls->send(from.fd, room.data(), room.size(), MSG_NOSIGNAL);
+        const ssize_t count = rsend(from.fd, room.data(), room.size(), MSG_NOSIGNAL);
         if (count != static_cast<ssize_t>(room.size())) {
             outcome.broke = may_break_ && (count >= 0 || is_break(errno));
             outcome.wrong = outcome.broke ? "" : wrong(end, "rsend that waits", count);
@@ -34,8 +34,7 @@ void RsocketPair::listen(int end, std::uint64_t seed, Outcome &outcome) {
     Bytes &theirs = ends_[index(1 - end)].sent;
     while (theirs.on_their_way() != 0 && outcome.wrong.empty()) {
         room.resize(std::min(theirs.on_their_way(), 1 + dice.size()));
-        const ssize_t count = ends_[index(end)].calls->receive(fd(end), room.data(), room.size(),
-                                                               dice.one_in(4) ? MSG_WAITALL : 0);
+        const ssize_t count = rrecv(fd(end), room.data(), room.size(), dice.one_in(4) ? MSG_WAITALL : 0);
         if (count <= 0) {
             outcome.broke = may_break_ && count < 0 && is_break(errno);
             outcome.wrong = outcome.broke ? "" : wrong(end, "rrecv that waits", count);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// model_rsockets SEED STEPS [WORD]...: random calls on pairs of rsockets of this process, some of which have
-// a plain socket of TCP at one end, and forks, against an oracle of bytes, from a seed. The words:
+// model_rsockets SEED STEPS [WORD]...: random calls on pairs of rsockets of this process, and forks, against
+// an oracle of bytes, from a seed. The words:
 //   split: TCP takes and gives as little as it likes (short_transfers.cpp)
 //   delay: requests are sent late (SOFTRDMA_FAULTS)
 //   cut: connections end, and writes are torn (SOFTRDMA_FAULTS)
-//   known, never, only: whom rconnect asks for RDMA (RS_PROBE)
-//   no_grace: a server that speaks first does not wait (RS_GRACE_MS)
-//   no_plain: no pair has a plain socket, as with TLS (RPMA_TLS), which TCP does not have
+//   fork_safe: children also have what their parent has accepted (RDMAV_FORK_SAFE)
 // Ends with 1 when a byte differs, a call does what it must not, nothing moves for a while, or descriptors
 // are lost. STEPS may be 10,000,000; some 100,000 take seconds.
 #include <poll.h>
@@ -36,7 +34,6 @@ constexpr std::size_t spare_descriptors = 8;
 constexpr std::chrono::seconds patience{30};
 
 using model::Dice;
-using model::Probe;
 using model::RsocketPair;
 using model::RsocketRepoll;
 using model::Setting;
@@ -119,7 +116,7 @@ private:
         const bool waits = dice_.one_in(2);
         const pid_t child = model::make_child();
         if (child == 0) {
-            if (const auto text = check_in_child(waits); !text.empty()) {
+            if (const auto text = check_in_child(); !text.empty()) {
                 std::fprintf(stderr, "child: %s\n", text.c_str());
                 _exit(1);
             }
@@ -129,10 +126,10 @@ private:
         return wait_for_children(waits ? 0 : most_children);
     }
 
-    [[nodiscard]] std::string check_in_child(bool looks) {
+    [[nodiscard]] std::string check_in_child() {
         std::string text;
         for (const auto &pair : pairs_) {
-            text += pair->check_in_child(0, looks) + pair->check_in_child(1, looks);
+            text += pair->check_in_child(0) + pair->check_in_child(1);
         }
         for (const auto &repoll : repolls_) {
             text += repoll->check_in_child();
@@ -240,12 +237,10 @@ extern "C" __attribute__((visibility("default"))) const char *__tsan_default_opt
 
 int main(int argc, char **argv) {
     if (argv[0] == std::string_view{"heir"}) {
-        return model::be_heir({argv + 1, argv + argc});
+        return 0;
     }
     if (argc < 3) {
-        std::fprintf(stderr,
-                     "usage: %s SEED STEPS [split] [delay] [cut] [known|never|only] [no_grace] [no_plain]\n",
-                     argv[0]);
+        std::fprintf(stderr, "usage: %s SEED STEPS [split] [delay] [cut] [fork_safe]\n", argv[0]);
         return 2;
     }
     const std::uint64_t seed = std::strtoull(argv[1], nullptr, 10);
@@ -261,13 +256,9 @@ int main(int argc, char **argv) {
         } else if (word == "cut") {
             faults += ",drop=0:0.0005,tear=1000:0.001";
             setting.may_break = true;
-        } else if (word == "no_grace") {
-            setenv("RS_GRACE_MS", "0", 1);
-        } else if (word == "no_plain") {
-            setting.has_plain = false;
-        } else if (word == "known" || word == "never" || word == "only") {
-            setenv("RS_PROBE", argv[i], 1);
-            setting.probe = word == "known" ? Probe::Known : word == "never" ? Probe::Never : Probe::Only;
+        } else if (word == "fork_safe") {
+            setenv("RDMAV_FORK_SAFE", "1", 1);
+            setting.fork_safe = true;
         } else {
             std::fprintf(stderr, "no word %s\n", argv[i]);
             return 2;

@@ -40,7 +40,7 @@ int begin(void **) {
 }
 
 int end(void **) {
-    for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE", "RS_GRACE_MS", "RS_PROBE"}) {
+    for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE", "RDMAV_FORK_SAFE"}) {
         unsetenv(name);
     }
     base::set_log_sink(nullptr);
@@ -141,77 +141,16 @@ void a_variable_has_the_last_word(void **) {
     }
 }
 
-sockaddr_storage at(const char *text) {
-    sockaddr_storage address{};
-    auto &v4 = reinterpret_cast<sockaddr_in &>(address);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
-    const bool is_v4 = inet_pton(AF_INET, text, &v4.sin_addr) == 1;
-    assert_true(is_v4 || inet_pton(AF_INET6, text, &v6.sin6_addr) == 1);
-    address.ss_family = is_v4 ? AF_INET : AF_INET6;
-    return address;
-}
-
-void whom_to_ask_is_one_of_four_words(void **) {
-    using rsockets::Probe;
-    assert_true(read().probe == Probe::Always);
-    const std::pair<const char *, Probe> words[] = {
-        {"never", Probe::Never}, {"known", Probe::Known}, {"always", Probe::Always}, {"only", Probe::Only}};
-    for (const auto &[word, probe] : words) {
-        setenv("RS_PROBE", word, 1);
-        assert_true(read().probe == probe);
-    }
+void support_of_fork_is_a_number(void **) {
+    assert_false(read().fork_safe);
+    setenv("RDMAV_FORK_SAFE", "1", 1);
+    assert_true(read().fork_safe);
+    setenv("RDMAV_FORK_SAFE", "0", 1);
+    assert_false(read().fork_safe);
     assert_true(warnings.empty());
-    for (const char *const bad : {"", "Never", "always "}) {
-        setenv("RS_PROBE", bad, 1);
-        warnings.clear();
-        assert_true(read().probe == Probe::Always);
-        assert_true(warned_of("RS_PROBE", "never, known, always or only"));
-    }
-}
-
-void peers_are_networks_one_a_line(void **) {
-    folder::write(folder::path / "peers",
-                  "# the cluster\n192.0.2.0/25\n\n 2001:db8:8000::/33 # and v6\r\n203.0.113.7\n");
-    const auto peers = read().peers;
-    assert_true(warnings.empty());
-    assert_int_equal(peers.size(), 3);
-    const auto is_peer = [&](const char *text) {
-        return std::ranges::any_of(peers, [&](const auto &network) { return network.has(at(text)); });
-    };
-    for (const char *const inside :
-         {"192.0.2.0", "192.0.2.127", "2001:db8:8000::1", "2001:db8:ffff::1", "203.0.113.7"}) {
-        assert_true(is_peer(inside));
-    }
-    for (const char *const outside : {"192.0.2.128", "192.0.3.0", "2001:db8:7fff::1", "2001:db9:8000::1",
-                                      "203.0.113.6", "::ffff:192.0.2.1"}) {
-        assert_false(is_peer(outside));
-    }
-}
-
-void a_line_that_is_no_network_is_named(void **) {
-    for (const char *const bad : {"192.0.2.0/33", "192.0.2.0/", "192.0.2/24", "2001:db8::/129",
-                                  "host.example", "192.0.2.0/-1", "192.0.2.0/8 x"}) {
-        folder::write(folder::path / "peers", std::string{"0.0.0.0/0\n"} + bad + "\n::/0\n");
-        warnings.clear();
-        assert_int_equal(read().peers.size(), 2);
-        assert_true(warned_of("peers:2", bad));
-        assert_true(warned_of("peers:2", "expected a network"));
-    }
-    std::filesystem::remove(folder::path / "peers");
-    std::filesystem::create_directory(folder::path / "peers");
-    warnings.clear();
-    assert_true(read().peers.empty());
-    assert_true(warned_of("peers", "cannot be read"));
-}
-
-void the_grace_is_a_variable(void **) {
-    assert_int_equal(read().grace.count(), 10);
-    setenv("RS_GRACE_MS", "0", 1);
-    assert_int_equal(read().grace.count(), 0);
-    assert_true(warnings.empty());
-    setenv("RS_GRACE_MS", "10001", 1);
-    assert_int_equal(read().grace.count(), 10);
-    assert_true(warned_of("RS_GRACE_MS", "from 0 to 10000"));
+    setenv("RDMAV_FORK_SAFE", "yes", 1);
+    assert_false(read().fork_safe);
+    assert_true(warned_of("RDMAV_FORK_SAFE", "expected a number"));
 }
 
 }  // namespace
@@ -223,10 +162,7 @@ int main() {
         cmocka_unit_test_setup_teardown(a_value_that_is_none_is_named_and_not_used, begin, end),
         cmocka_unit_test_setup_teardown(interfaces_have_devices, begin, end),
         cmocka_unit_test_setup_teardown(a_variable_has_the_last_word, begin, end),
-        cmocka_unit_test_setup_teardown(whom_to_ask_is_one_of_four_words, begin, end),
-        cmocka_unit_test_setup_teardown(peers_are_networks_one_a_line, begin, end),
-        cmocka_unit_test_setup_teardown(a_line_that_is_no_network_is_named, begin, end),
-        cmocka_unit_test_setup_teardown(the_grace_is_a_variable, begin, end),
+        cmocka_unit_test_setup_teardown(support_of_fork_is_a_number, begin, end),
     };
     return cmocka_run_group_tests_name("rsocket_configuration", tests, nullptr, nullptr);
 }

@@ -87,7 +87,7 @@ Pair connected() {
     assert_int_equal(seen(pair.client)->live.phase, Phase::Connecting);  // TCP on loopback is quick
     pair.server = raccept(pair.listener, nullptr, nullptr);
     assert_true(pair.server >= 0);
-    assert_int_equal(state_of(pair.server), State::Accepted);
+    assert_int_equal(state_of(pair.server), State::Connected);
     assert_int_equal(rfcntl(pair.server, F_SETFL, O_NONBLOCK), 0);
     std::array<pollfd, 2> both{{{.fd = pair.client, .events = POLLOUT, .revents = 0},
                                 {.fd = pair.server, .events = POLLOUT, .revents = 0}}};
@@ -210,21 +210,6 @@ void bytes_window_and_stalls_are_counted(void **) {
     end(pair);
 }
 
-void a_client_that_speaks_tcp_is_told_of(void **) {
-    Pair pair = listening();
-    const base::Fd client{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    assert_int_equal(connect(client.get(), name(pair), sizeof(pair.address)), 0);
-    assert_int_equal(send(client.get(), "GET", 3, 0), 3);
-    pair.server = raccept(pair.listener, nullptr, nullptr);
-    std::array<char, 4> bytes{};
-    assert_int_equal(rrecv(pair.server, bytes.data(), 3, MSG_WAITALL), 3);
-    const auto server = seen(pair.server);
-    assert_int_equal(server->description.state, State::Connected);
-    assert_int_equal(server->description.mode, Mode::Tcp);
-    assert_string_equal(server->description.reason.data(), "the peer speaks TCP");
-    end(pair);
-}
-
 void a_stream_that_broke_says_why(void **) {
     Pair pair = connected();
     const linger at_once{.l_onoff = 1, .l_linger = 0};
@@ -306,7 +291,6 @@ int main() {
         cmocka_unit_test(a_socket_that_could_not_listen_is_not_known),
         cmocka_unit_test(a_stream_tells_its_ends_and_its_device),
         cmocka_unit_test(bytes_window_and_stalls_are_counted),
-        cmocka_unit_test(a_client_that_speaks_tcp_is_told_of),
         cmocka_unit_test(a_stream_that_broke_says_why),
         cmocka_unit_test(datagrams_are_counted_too),
         cmocka_unit_test(a_forked_child_lists_the_listener_that_it_uses),

@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "rsocket/configuration.hpp"
 #include "rsocket/socket.hpp"
 // check.hpp comes last, because it has macros with everyday names.
 #include "../base/check.hpp"
@@ -37,7 +38,7 @@ void an_accepted_socket_is_waited_for_in_the_device(void **) {
     assert_int_equal(send(client.get(), request.data(), request.size(), 0), request.size());
     const auto accepted = std::make_shared<rsockets::Socket>(
         base::Fd{accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)},
-        rsockets::Socket::State::Undecided, rsockets::configuration().settings, true);
+        rsockets::Socket::State::Accepted, rsockets::configuration().settings, true);
 
     const auto waiter = rsockets::Waiter::of_this_thread();
     assert_true(waiter.has_value());

@@ -250,10 +250,6 @@ Ends connect_ends(RawPeer::Side side, int receive_bytes) {
     const base::Fd plain{socket(AF_INET, SOCK_STREAM, 0)};
     const int stream = rsocket(AF_INET, SOCK_STREAM | (asks ? 0 : SOCK_NONBLOCK), 0);
     require(rsetsockopt(stream, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes)) == 0);
-    // This thread is both ends. If it did not run for a while, one end
-    // would take the other for a peer of TCP.
-    const int no = 0;
-    require(rsetsockopt(stream, SOL_RDMA, RDMA_FALLBACK, &no, sizeof(no)) == 0);
     if (asks) {
         require(rbind(stream, name, length) == 0 && rlisten(stream, 1) == 0 &&
                 rgetsockname(stream, name, &length) == 0);
