@@ -59,7 +59,7 @@ bool is_known_listener(const sockaddr_storage &address, const std::string &share
     if ((wanted.ss_family != AF_INET && wanted.ss_family != AF_INET6) || !is_local(wanted)) {
         return false;
     }
-    const auto in_tcp = tcp_socket_at(wanted, {});
+    const auto in_tcp = tcp_socket_at(wanted);
     if (in_tcp ? !in_tcp->listens : in_tcp.error().number != ENOENT) {
         return false;
     }
@@ -76,7 +76,7 @@ bool is_known_listener(const sockaddr_storage &address, const std::string &share
 
 std::optional<TcpSocket> listener_here(const sockaddr_storage &address) {
     const sockaddr_storage wanted = destination(address);
-    const auto found = is_local(wanted) ? tcp_socket_at(wanted, {}) : base::failure(ENOENT);
+    const auto found = is_local(wanted) ? tcp_socket_at(wanted) : base::failure(ENOENT);
     return found && found->listens ? std::optional{*found} : std::nullopt;
 }
 

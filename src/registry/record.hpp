@@ -24,13 +24,13 @@ enum class State : std::uint8_t {
     Fresh = 1,
     Listening = 2,
     Connecting = 3,
-    Accepted = 4,   // neither read, written nor waited for yet
+    Accepted = 4,   // its peer is answered when it is used
     Connected = 5,  // of a stream over RDMA, Live::phase says more
     Closing = 6,
 };
 // The way that the bytes take. A listener has Rdma where it does not listen in TCP. A carried connection is
 // the kernel's, and its bytes go through memory or over a device where Live::link says so.
-enum class Mode : std::uint8_t { None = 0, Rdma = 1, Tcp = 2, Udp = 3, Carried = 4 };
+enum class Mode : std::uint8_t { None = 0, Rdma = 1, Udp = 3, Carried = 4 };
 // The link of an established stream, and its name at the same place (rpma_conn_get_link).
 enum class Link : std::uint32_t { None = 0, Device = 1, Tcp = 2, Memory = 3, Tls = 4 };
 inline constexpr std::array<std::string_view, 5> link_names{"", "device", "tcp", "memory", "tls"};

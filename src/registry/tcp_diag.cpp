@@ -5,7 +5,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <linux/tcp.h>
 
 #include <algorithm>
 #include <array>
@@ -22,46 +21,33 @@ namespace registry {
 
 namespace {
 
-// These are the values of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h>.
+// These are the values of <netinet/tcp.h>.
 constexpr int tcp_established = 1;
 constexpr int tcp_listen = 10;
 
-struct Place {
-    __be32 (&address)[4];
-    __be16 &port;
-};
-
-void put(const sockaddr_storage &address, Place place) {
-    if (address.ss_family == AF_INET) {
-        const auto &v4 = reinterpret_cast<const sockaddr_in &>(address);
-        place.port = v4.sin_port;
-        place.address[0] = v4.sin_addr.s_addr;
-    } else if (address.ss_family == AF_INET6) {
-        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(address);
-        place.port = v6.sin6_port;
-        std::memcpy(place.address, &v6.sin6_addr, sizeof(v6.sin6_addr));
-    }
-}
-
-inet_diag_req_v2 question_of(const sockaddr_storage &local, const sockaddr_storage &peer) {
+inet_diag_req_v2 question_of(const sockaddr_storage &local) {
     inet_diag_req_v2 question{};
     question.sdiag_family = static_cast<std::uint8_t>(local.ss_family);
     question.sdiag_protocol = IPPROTO_TCP;
-    question.idiag_ext = 1U << (INET_DIAG_INFO - 1);
     question.idiag_states = ~0U;
     question.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
     question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    put(local, {question.id.idiag_src, question.id.idiag_sport});
-    put(peer, {question.id.idiag_dst, question.id.idiag_dport});
-    if (local.ss_family == AF_INET6) {
-        question.id.idiag_if = reinterpret_cast<const sockaddr_in6 &>(local).sin6_scope_id;
+    if (local.ss_family == AF_INET) {
+        const auto &v4 = reinterpret_cast<const sockaddr_in &>(local);
+        question.id.idiag_sport = v4.sin_port;
+        question.id.idiag_src[0] = v4.sin_addr.s_addr;
+    } else if (local.ss_family == AF_INET6) {
+        const auto &v6 = reinterpret_cast<const sockaddr_in6 &>(local);
+        question.id.idiag_sport = v6.sin6_port;
+        std::memcpy(question.id.idiag_src, &v6.sin6_addr, sizeof(v6.sin6_addr));
+        question.id.idiag_if = v6.sin6_scope_id;
     }
     return question;
 }
 
-// Returns the attribute that INET_DIAG_INFO names. An older kernel's is shorter, and ends with zeros here.
-template <typename Info>
-std::optional<Info> info_of(std::span<const char> attributes) {
+// Returns what INET_DIAG_INFO tells of a connection of MPTCP. An older kernel's is shorter, and ends with
+// zeros here.
+std::optional<base::MptcpInfo> info_of(std::span<const char> attributes) {
     while (attributes.size() >= sizeof(rtattr)) {
         rtattr head{};
         std::memcpy(&head, attributes.data(), sizeof(head));
@@ -69,7 +55,7 @@ std::optional<Info> info_of(std::span<const char> attributes) {
             break;
         }
         if (head.rta_type == INET_DIAG_INFO) {
-            Info info{};
+            base::MptcpInfo info{};
             std::memcpy(&info, attributes.data() + RTA_LENGTH(0),
                         std::min(sizeof(info), head.rta_len - sizeof(head)));
             return info;
@@ -96,15 +82,8 @@ base::Result<TcpSocket> socket_of(std::span<const char> answer) {
         return base::failure(EPROTO);
     }
     std::memcpy(&found, body.data(), sizeof(found));
-    TcpSocket socket{
+    return TcpSocket{
         .user = found.idiag_uid, .inode = found.idiag_inode, .listens = found.idiag_state == tcp_listen};
-    if (!socket.listens) {
-        if (const auto counts = info_of<tcp_info>(body.subspan(NLMSG_ALIGN(sizeof(found))))) {
-            socket.sent_bytes = counts->tcpi_bytes_sent - counts->tcpi_bytes_retrans;
-            socket.received_bytes = counts->tcpi_bytes_received;
-        }
-    }
-    return socket;
 }
 
 // Returns false behind the last message.
@@ -119,7 +98,7 @@ bool take_multipath(std::span<const char> answer, std::map<std::uint32_t, unsign
         const auto body = answer.subspan(NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN);
         inet_diag_msg found{};
         std::memcpy(&found, body.data(), sizeof(found));
-        const auto info = info_of<base::MptcpInfo>(body.subspan(sizeof(found)));
+        const auto info = info_of(body.subspan(sizeof(found)));
         if (info && (info->flags & base::MptcpInfo::is_plain) == 0) {
             all[found.idiag_inode] = info->all_subflows;
         }
@@ -130,7 +109,7 @@ bool take_multipath(std::span<const char> answer, std::map<std::uint32_t, unsign
 
 }  // namespace
 
-base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local, const sockaddr_storage &peer) {
+base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local) {
     struct Question {
         nlmsghdr header;
         inet_diag_req_v2 body;
@@ -139,7 +118,7 @@ base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local, const socka
                           .nlmsg_flags = NLM_F_REQUEST,
                           .nlmsg_seq = 1,
                           .nlmsg_pid = 0},
-               .body = question_of(local, peer)};
+               .body = question_of(local)};
     const base::Fd kernel{::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
     alignas(nlmsghdr) std::array<char, 4096> answer{};
     ssize_t size = -1;

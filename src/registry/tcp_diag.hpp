@@ -17,17 +17,12 @@ struct TcpSocket {
     uid_t user = 0;
     std::uint32_t inode = 0;
     bool listens = false;
-    // Bytes of a connection: sent, however often, and received, also those that its program has not read.
-    std::uint64_t sent_bytes = 0;
-    std::uint64_t received_bytes = 0;
 };
 
-// Asks for the socket of this network namespace that a segment from `peer` to `local` comes to, by the
-// kernel's own look-up. The connection comes before a listener. With AF_UNSPEC the segment is one of any new
-// client. Does not block.
+// Asks for the socket of this network namespace that a segment of a new client comes to, by the kernel's own
+// look-up. Does not block.
 // ENOENT: there is none. Others: the kernel cannot be asked.
-[[nodiscard]] base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local,
-                                                    const sockaddr_storage &peer);
+[[nodiscard]] base::Result<TcpSocket> tcp_socket_at(const sockaddr_storage &local);
 
 // Returns how many paths each connection of MPTCP in this network namespace has, by the inode of its socket.
 // Empty when the kernel cannot be asked. Throws std::bad_alloc.

@@ -69,7 +69,7 @@ grep -q '^speaks *iwarp$' stdout || die "$(cat stdout)"
 # An rsocket whose program is stopped is told from TCP, on this machine.
 start_end echo
 kill -STOP "$pid"
-refused_with 6 'an rsocket whose program does not look at its clients' "$rpma" check "127.0.0.1:$port" --timeout 0.5
+refused_with 6 'an rsocket whose program does not accept its clients' "$rpma" check "127.0.0.1:$port" --timeout 0.5
 stop_end
 
 # No server listens at the port any more; there is no such host; the argument is no address.

@@ -33,16 +33,6 @@ start_client() {
     until_said '^connected'
 }
 
-# The stream of a server that uses TCP is a TCP stream, whose bytes the kernel counts. With TLS there is none.
-if [ -z "${RPMA_TLS-}" ]; then
-    start_end repeats
-    start_client 10000
-    has "$client" established mode=tcp device=None link=None 'reason=the peer speaks TCP' "peer=127.0.0.1:$port" sent_bytes=10000 \
-        received_bytes=10000 window_bytes=None shard=None
-    exec {input}>&-
-    wait "$client" || die "the client ended with $?"
-fi
-
 start_end echo
 listener=$pid server_port=$port
 has "$listener" listening type=stream "local=127.0.0.1:$port" peer=None mode=None sent_bytes=None

@@ -78,10 +78,10 @@ Finding finding_of(const Probed &probed, const PeerOptions &options) {
     return {
         "tcp", false,
         probed.is_listed
-            ? fmt::format("an rsocket whose program does not look at its clients: no answer for {} seconds",
+            ? fmt::format("an rsocket whose program does not accept its clients: no answer for {} seconds",
                           options.timeout_seconds)
-            : fmt::format("no answer for {} seconds: plain TCP, or an rsocket whose program does not look "
-                          "at its clients",
+            : fmt::format("no answer for {} seconds: plain TCP, or an rsocket whose program does not accept "
+                          "its clients",
                           options.timeout_seconds)};
 }
 

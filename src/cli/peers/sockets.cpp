@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -107,8 +106,6 @@ const char *mode_text(registry::Mode mode) {
     switch (mode) {
         case registry::Mode::Rdma:
             return "rdma";
-        case registry::Mode::Tcp:
-            return "tcp";
         case registry::Mode::Udp:
             return "udp";
         case registry::Mode::Carried:
@@ -123,23 +120,7 @@ std::string link_text(registry::Link link) {
     return place < registry::link_names.size() ? std::string{registry::link_names[place]} : std::string{};
 }
 
-// Returns the kernel's counts of a stream that is TCP, whose process does not count the bytes. Returns
-// nothing when the kernel does not tell them, or the socket has changed.
-std::optional<registry::TcpSocket> counts_of_kernel(const Description &description) {
-    if (description.mode != registry::Mode::Tcp || description.state != State::Connected) {
-        return std::nullopt;
-    }
-    const auto storage_of = [](const Description::Address &address) {
-        sockaddr_storage copy{};
-        std::memcpy(&copy, &address, sizeof(address));
-        return copy;
-    };
-    const auto socket = registry::tcp_socket_at(storage_of(description.local), storage_of(description.peer));
-    return socket && socket->inode == static_cast<std::uint32_t>(description.inode) ? std::optional{*socket}
-                                                                                    : std::nullopt;
-}
-
-// Returns the reason of the mode, or of a stream's end.
+// Returns why a carried connection is in TCP, or why a stream has ended.
 std::string reason_of(const Seen &one) {
     const bool is_broken = one.live.phase == Phase::Over && one.live.error != 0;
     return is_broken ? errno_text(one.live.error) : one.description.reason.data();
@@ -151,12 +132,9 @@ Facts facts_of(const Seen &one, const Paths &paths) {
     const registry::Live &live = one.live;
     const bool is_stream = one.description.mode == registry::Mode::Rdma;
     const bool is_carried = one.description.mode == registry::Mode::Carried;
-    const auto in_tcp = counts_of_kernel(one.description);
-    const bool is_counted = is_stream || is_carried || in_tcp || one.description.mode == registry::Mode::Udp;
-    const std::uint64_t sent = in_tcp ? in_tcp->sent_bytes : live.sent_bytes + live.placed_bytes;
+    const bool is_counted = is_stream || is_carried || one.description.mode == registry::Mode::Udp;
     const std::uint64_t by_link = live.sent_by_link + live.received_by_link;
     const bool is_by_device = is_carried && live.is_by_device != 0;
-    const std::uint64_t received = in_tcp ? in_tcp->received_bytes : live.received_bytes;
     const auto word = [](const char *name, const char *column, const std::string &text) {
         return Fact{name, column, text.empty() ? nlohmann::json() : nlohmann::json(text),
                     text.empty() ? "-" : text};
@@ -181,8 +159,8 @@ Facts facts_of(const Seen &one, const Paths &paths) {
             word("link", "LINK", is_stream || is_carried ? link_text(live.link) : std::string{}),
             word("local", "LOCAL", address_text(one.description.local)),
             word("peer", "PEER", address_text(one.description.peer)),
-            count("sent_bytes", "SENT", is_counted, sent),
-            count("received_bytes", "RECEIVED", is_counted, received),
+            count("sent_bytes", "SENT", is_counted, live.sent_bytes + live.placed_bytes),
+            count("received_bytes", "RECEIVED", is_counted, live.received_bytes),
             count("memory_bytes", "BY MEMORY", is_carried, is_by_device ? 0 : by_link),
             count("device_bytes", "BY DEVICE", is_carried, is_by_device ? by_link : 0),
             count("turns_back", "TURNS BACK", is_carried, live.turns_back),
