@@ -51,8 +51,8 @@ long forking(Call call) {
 // No thread holds two mutexes of one level.
 enum class ForkLevel {
     EndedThreads,  // waits for threads, and so comes before any mutex is taken
-    SocketPreloadStreams,
-    SocketPreload,
+    CarryLinks,    // and its counts
+    Carry,
     Rsocket,
     Stream,
     Verbs,

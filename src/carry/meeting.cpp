@@ -263,7 +263,7 @@ namespace {
 // Held while a thread maps a link, and during a fork: a child has the links that its parent's Sockets have.
 constinit base::LastingMutex mapping;
 
-const base::ForkHook whole_links_after_forks{base::ForkLevel::SocketPreloadStreams,
+const base::ForkHook whole_links_after_forks{base::ForkLevel::CarryLinks,
                                              {.before = [] { mapping.take(); },
                                               .after_in_parent = [] { mapping.leave(); },
                                               .after_in_child = [] { mapping.leave(); }}};

@@ -53,7 +53,7 @@ constinit base::SmallMutex changing;
 
 Totals ended GUARDED_BY(changing);
 
-const base::ForkHook with_the_child{base::ForkLevel::SocketPreload,
+const base::ForkHook with_the_child{base::ForkLevel::Carry,
                                     {.before =
                                          [] {
                                              changing.take();

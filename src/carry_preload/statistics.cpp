@@ -115,7 +115,7 @@ struct OfProcess {
 
 // A forked child counts its own connections. `sockets` is made by the compiler, before any constructor.
 // NOLINTNEXTLINE(cppcoreguidelines-interfaces-global-init)
-const base::ForkHook counts_from_fork{base::ForkLevel::SocketPreloadStreams, {.after_in_child = [] {
+const base::ForkHook counts_from_fork{base::ForkLevel::CarryLinks, {.after_in_child = [] {
                                           carry::sockets.count_from_here();
                                           is_always = false;
                                       }}};
