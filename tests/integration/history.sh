@@ -73,6 +73,21 @@ refused_with 2 'A program behind --run is required' "$rpma" push "$address" --ru
 refused_with 2 '--run: expected a file' "$rpma" push a "$address" --run cat b
 pulled b
 
+# A push that ends without its program ends it, and what that has started. A push that is killed ends the program.
+mkfifo ended
+for signal in TERM INT KILL; do
+    # shellcheck disable=SC2016
+    setsid "$rpma" push "$address" --run sh -c 'cat a; exec 9>ended; [ $0 = KILL ] || sleep 300 & exec sleep 300' $signal >stdout 2>stderr &
+    pusher=$!
+    helpers+=($pusher)
+    exec 8<ended # the push has read most of `a`
+    kill -$signal $pusher
+    timeout 60 cat <&8 || die "a program outlives a push that ended by SIG$signal"
+    exec 8<&-
+    wait $pusher && die "the push was ended by SIG$signal, and succeeded"
+done
+pulled b
+
 # The store is full, for a file and for a program without end, and has room again.
 head -c 5M /dev/zero >five
 refused_with 6 'the server has room for ' "$rpma" push five "$address"

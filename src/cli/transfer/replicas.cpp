@@ -4,7 +4,6 @@
 #include "cli/transfer/replicas.hpp"
 
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/transfer/child.hpp"
 #include "cli/transfer/session.hpp"
 
 namespace cli {
@@ -128,9 +128,6 @@ Outcome<Replicas> Replicas::ask(const std::vector<Where> &servers, double timeou
                                 const Write &write) {
     Replicas replicas;
     replicas.replies_.resize(servers.size());
-    std::signal(SIGCHLD,
-                SIG_DFL);  // where it is ignored, the number of a process that has ended may be another's
-    const pid_t parent = getpid();
     for (const Where &server : servers) {
         std::array<int, 2> ends{};
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -138,19 +135,16 @@ Outcome<Replicas> Replicas::ask(const std::vector<Where> &servers, double timeou
         }
         base::Fd ours{ends[0]};
         const base::Fd theirs{ends[1]};
-        const pid_t pid = fork();
+        const pid_t pid = fork_child(SIGKILL);
         if (pid < 0) {
             return failed("cannot start a process: {}", errno_text(errno));
         }
         if (pid == 0) {
-            // It ends with the command, also when that is killed.
-            if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
-                ours.reset();
-                for (Process &other : replicas.processes_) {
-                    other.socket.reset();
-                }
-                serve_orders(theirs.get(), server, timeout_seconds, write);
+            ours.reset();
+            for (Process &other : replicas.processes_) {
+                other.socket.reset();
             }
+            serve_orders(theirs.get(), server, timeout_seconds, write);
             std::_Exit(0);
         }
         replicas.processes_.push_back({pid, std::move(ours)});

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,9 +12,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 #include "base/clock.hpp"
+#include "cli/transfer/child.hpp"
 
 namespace cli {
 
@@ -53,60 +54,98 @@ Outcome<Source> Source::open(const std::string &path) {
     return source;
 }
 
+Source::Program::~Program() {
+    if (!fd) {
+        return;
+    }
+    constexpr std::chrono::seconds patience{5};
+    const auto deadline = base::Clock::now() + patience;
+    send(SIGTERM);
+    pollfd ended{fd.get(), POLLIN, 0};
+    auto left = std::chrono::milliseconds{patience};
+    while (left.count() > 0 && poll(&ended, 1, static_cast<int>(left.count())) <= 0) {
+        left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::Clock::now());
+    }
+    if (left.count() <= 0) {
+        send(SIGKILL);
+    }
+    (void)waitpid(pid, nullptr, 0);
+}
+
+// Nobody has waited for it, so no other process has its number.
+void Source::Program::send(int signal) const {
+    (void)kill(leads ? -pid : pid, signal);
+}
+
 Outcome<Source> Source::run(const std::vector<std::string> &program) {
     Source source;
     source.name_ = program.front();
     source.is_stream_ = true;
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-        return failed("{}: cannot run it: {}", source.name_, errno_text(errno));
-    }
-    source.fd_.reset(ends[0]);
-    const base::Fd output{ends[1]};
     std::vector<char *> words;
     words.reserve(program.size() + 1);
     for (const std::string &word : program) {
         words.push_back(const_cast<char *>(word.c_str()));
     }
     words.push_back(nullptr);
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);  // main() ignores it and the next
-    sigaddset(&signals, SIGXFSZ);
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
-    posix_spawnattr_setsigdefault(&attributes, &signals);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    pid_t pid = 0;
-    const int error = posix_spawnp(&pid, words.front(), &actions, &attributes, words.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
+    std::array<int, 2> output{};
+    std::array<int, 2> failure{};
+    if (pipe2(output.data(), O_CLOEXEC) != 0) {
+        return failed("{}: cannot run it: {}", source.name_, errno_text(errno));
+    }
+    source.fd_.reset(output[0]);
+    const base::Fd written{output[1]};
+    if (pipe2(failure.data(), O_CLOEXEC) != 0) {
+        return failed("{}: cannot run it: {}", source.name_, errno_text(errno));
+    }
+    const base::Fd told{failure[0]};
+    base::Fd tells{failure[1]};
+    // In a group of its own it could not ask its user for a password.
+    const bool leads = !base::Fd{::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC)};
+    const pid_t pid = fork_child(SIGTERM);
+    if (pid == 0) {
+        std::signal(SIGPIPE, SIG_DFL);  // main() ignores it and the next
+        std::signal(SIGXFSZ, SIG_DFL);
+        if ((!leads || setpgid(0, 0) == 0) && dup2(written.get(), STDOUT_FILENO) >= 0) {
+            (void)execvp(words.front(), words.data());
+        }
+        const int error = errno;
+        (void)!write(tells.get(), &error, sizeof(error));
+        std::_Exit(EXIT_FAILURE);
+    }
+    int error = pid < 0 ? errno : 0;
+    tells.reset();
+    if (pid > 0 && ::read(told.get(), &error, sizeof(error)) == sizeof(error)) {
+        (void)waitpid(pid, nullptr, 0);
+    }
     if (error != 0) {
         return failed(error == ENOENT ? Exit::NotFound : Exit::NotExecutable, "{}: cannot run it: {}",
                       source.name_, errno_text(error));
     }
-    source.program_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    if (!source.program_) {
-        return failed("{}: cannot wait for it: {}", source.name_, errno_text(errno));
+    source.program_.pid = pid;
+    source.program_.leads = leads;
+    source.program_.fd.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    if (!source.program_.fd) {
+        const int reason = errno;
+        source.program_.send(SIGKILL);
+        (void)waitpid(pid, nullptr, 0);
+        return failed("{}: cannot wait for it: {}", source.name_, errno_text(reason));
     }
     return source;
 }
 
 Outcome<> Source::finish(const Waiting &waiting) {
-    if (!program_) {
+    if (!program_.fd) {
         return {};
     }
-    pollfd ended{program_.get(), POLLIN, 0};
+    pollfd ended{program_.fd.get(), POLLIN, 0};
     while (poll(&ended, 1, wait.count()) <= 0) {
         TRY(waiting(0));
     }
     siginfo_t how{};
-    if (waitid(P_PIDFD, static_cast<id_t>(program_.get()), &how, WEXITED) != 0) {
+    if (waitid(P_PIDFD, static_cast<id_t>(program_.fd.get()), &how, WEXITED) != 0) {
         return failed("{}: cannot wait for it: {}", name_, errno_text(errno));
     }
+    program_.fd.reset();
     if (how.si_code != CLD_EXITED || how.si_status != 0) {
         return failed("{}: ended {} {} (expected 0)", name_, how.si_code == CLD_EXITED ? "with" : "by signal",
                       how.si_status);

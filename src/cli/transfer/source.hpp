@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +33,9 @@ public:
     // Opens a regular file, or standard input when the path is `-`.
     [[nodiscard]] static Outcome<Source> open(const std::string &path);
 
-    // Starts a program, whose standard output is read.
+    // Starts a program, whose standard output is read. It ends with the source, unless it has ended before:
+    // it gets SIGTERM, and SIGKILL when that is not enough. Without a terminal it has a process group, which
+    // gets these signals; a terminal signals the processes of its own. The process has no other thread.
     [[nodiscard]] static Outcome<Source> run(const std::vector<std::string> &program);
 
     [[nodiscard]] const std::string &name() const { return name_; }
@@ -52,11 +55,24 @@ public:
     [[nodiscard]] Outcome<> finish(const Waiting &waiting);
 
 private:
+    // The process of the program.
+    struct Program {
+        pid_t pid = -1;
+        bool leads = false;  // its process group
+        base::Fd fd;         // of the process (pidfd_open(2)); empty when there is none, or it has ended
+
+        Program() = default;
+        Program(Program &&) = default;
+        Program &operator=(Program &&) = delete;
+        ~Program();
+        void send(int signal) const;
+    };
+
     std::string name_;
-    base::Fd fd_;
+    Program program_;
+    base::Fd fd_;  // closed before the program is waited for
     bool is_stream_ = false;
     std::uint64_t position_ = 0;  // in a file: processes that share the descriptor each have their own
-    base::Fd program_;            // a descriptor of its process (pidfd_open(2)); empty without a program
     struct stat status_{};
 };
 
