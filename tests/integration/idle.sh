@@ -47,23 +47,25 @@ stop_server
 
 # A push has reserved room, and makes progress. It keeps the room for the beginning, and from those who would not find
 # enough there; another push gets it after that, because it is filled too slowly.
-truncate -s 4M other
+truncate -s 5M other
 truncate -s 64M larger
-# hoarding: a push has reserved 60 MiB of the 64; sets held.
+# hoarding: a push has reserved 60 MiB of the 64; sets held. Fails when there is no room.
 hoarding() {
+    rm said
+    mkfifo said  # the one that holds room has the other
     "$peer" hoard 127.0.0.1 "$port" >said &
     held=$!
     helpers+=($held)
-    read -t 60 -r line <said || die "hoard"
+    read -t 60 -r line <said
 }
 start_server store --max-bytes 64M
-hoarding
+hoarding || die "hoard"
 refused 'the server has room for ' "$rpma" push other "$address/other"
 kill -KILL $held
 wait $held 2>/dev/null || true
 stop_server
 start_server store --max-bytes 64M --push-lease 3 --metrics METRICS
-hoarding
+hoarding || die "hoard"
 begun=$SECONDS
 while [ $((SECONDS - begun)) -lt 5 ]; do
     refused 'the server has room for ' "$rpma" push larger "$address/other"
@@ -76,6 +78,23 @@ done
 wait $held || die "hoard"
 [ "$(metric 'rpma_push_aborts_total{reason="too_slow"}')" = 1 ] || die "the push ended for another reason"
 pulled content
+stop_server
+# Pushes that are equally slow end each other until one has long enough. It would fill its room in 250 leases.
+start_server fresh --max-bytes 64M --push-lease 3
+hoarding || die "hoard"
+for _ in 1 2; do
+    slow=$held
+    begun=$SECONDS
+    until hoarding; do [ $((SECONDS - begun)) -lt 60 ] || die "a push that fills its room slowly keeps it"; done
+    wait $slow || die "hoard"
+done
+begun=$SECONDS
+while [ $((SECONDS - begun)) -lt 5 ]; do
+    refused 'the server has room for ' "$rpma" push other "$address/other"
+    kill -0 $held || die "pushes that are equally slow end each other without end"
+done
+kill -KILL $held
+wait $held 2>/dev/null || true
 stop_server
 
 start_server store

@@ -500,7 +500,8 @@ int claim(const char *address, const char *port) {
 // Reserves much room, and fills it so slowly that it would take long, until the server ends the connection.
 int hoard(const char *address, const char *port) {
     Client client;
-    const auto offer = client.connect_well(address, port, cli::Mode::Push, "hoard");
+    const std::string name = "hoard" + std::to_string(getpid());
+    const auto offer = client.connect_well(address, port, cli::Mode::Push, name);
     client.take_region(offer.memory_region);
     constexpr std::uint64_t room = std::uint64_t{60} << 20;
     if (!client.says_that_it_is_there({.ask = cli::Ask::Reserve, .length = room}) ||

@@ -248,8 +248,8 @@ std::string ending_text(const Answer &answer) {
             return "this client asked for something that the server does not do";
         case Ending::TooSlow:
             return fmt::format(
-                "another push needs the room that this one has reserved and fills too slowly (expected a "
-                "hundredth of it each {} seconds, rpma serve --push-lease)",
+                "another push needs the room that this one has reserved and fills too slowly (expected it to "
+                "be full within {} seconds; one that takes the room again has longer)",
                 answer.sequence);
     }
     return fmt::format("a reason that this rpma does not know ({})", answer.error);

@@ -254,6 +254,11 @@ private:
     // The fds of the clients that push, by name. At most one client pushes each, because the next one would
     // have the same sequence.
     std::map<std::string, int> pushers_;
+    // A push that would fill its room in more leases than these loses it to one that finds none. Each time
+    // that happens the others have twice as many, until one commits: two that are equally slow would end each
+    // other for ever.
+    static constexpr std::uint64_t least_leases_with_room = 100;
+    std::uint64_t leases_with_room_ = least_leases_with_room;
     // The commits that storage has not ended, by name. Its client may have left meanwhile.
     struct Commit {
         Who who;

@@ -25,8 +25,8 @@ constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
 // A push that stores fewer bytes than these within its lease makes no progress.
 constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
-// A push that would take longer than so many leases loses its room to one that finds none.
-constexpr std::uint64_t leases_with_room = 100;
+// The most time that those have to fill their room which took it from others.
+constexpr std::uint64_t most_leases_with_room = std::uint64_t{1} << 20;
 // Storage that answers sooner does not count as the reason why a push is slow.
 constexpr auto slow_answer = std::chrono::seconds{1};
 // A client that asks for the status waits so long for a look at the files.
@@ -264,8 +264,8 @@ void Server::tell_verdict(const Storage::Job &job) const {
 // Returns whether a push has stored too little of what it has room for.
 bool Server::fills_slowly(const Client &client) const {
     const auto had = Clock::now() - client.begun - client.held_up - client.is_held_up();
-    const auto leases = std::min(static_cast<std::uint64_t>(had / limits_.push_lease), leases_with_room);
-    return client.stored * leases_with_room < client.upload->room() * leases;
+    const auto leases = std::min(static_cast<std::uint64_t>(had / limits_.push_lease), leases_with_room_);
+    return client.stored < client.upload->room() / leases_with_room_ * leases;
 }
 
 // A job has found no room. Pushes that fill theirs too slowly lose it, those with the most first, if that is
@@ -292,6 +292,7 @@ void Server::make_room(Storage::Job job) {
                     "it stored too little of what it has room for, and another push needs that room");
             }
         }
+        leases_with_room_ = std::min(2 * leases_with_room_, most_leases_with_room);
     }
     storage_.try_again(std::move(job));
 }
@@ -329,6 +330,7 @@ void Server::finish(Storage::Job &job) {
     rest.releases = true;
     storage_.submit(std::move(rest));
     if (done) {
+        leases_with_room_ = least_leases_with_room;
         last_commit_ = {name,
                         content.sequence,
                         {content.length,
@@ -396,8 +398,10 @@ void Server::end(int fd, Ending ending, const std::string &why) {
     const Client &client = clients_.at(fd);
     const bool listens = client.established && client.admitted && client.messages;
     if (listens && !client.may_wait()) {
+        const Clock::duration had =
+            ending == Ending::TooSlow ? limits_.push_lease * leases_with_room_ : patience(client);
         say_end(client.connection.get(), client.where(), ending,
-                std::chrono::floor<std::chrono::seconds>(patience(client)));
+                std::chrono::floor<std::chrono::seconds>(had));
     }
     if (client.admitted && (client.mode != Mode::Push || client.committing)) {
         tell(ServerEvent::Kind::Dropped, client.who,

@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -166,14 +167,21 @@ bool StoreUpload::drop_partial() {
     return folder && remove_partial(folder.get());
 }
 
-// Makes room of what an earlier push of the name has left, which would stay for ever if it kept this one from
-// its commit. A push that builds on it needs it.
-bool StoreUpload::makes_room() {
-    return (!base_ || !base_->is_partial) && drop_partial();
+// Makes room of what an earlier push of the name has left, if that is enough beside what is left: it would
+// stay for ever if it kept this one from its commit. A push that builds on it needs it.
+bool StoreUpload::makes_room(std::uint64_t bytes, std::uint64_t left) {
+    if (base_ && base_->is_partial) {
+        return false;
+    }
+    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
+    const base::Lock lock{space_->partial_mutex};
+    struct stat status{};
+    return folder && fstatat(folder.get(), partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+           bytes <= left + static_cast<std::uint64_t>(status.st_size) && remove_partial(folder.get());
 }
 
 bool StoreUpload::take(std::uint64_t bytes) {
-    return space_->take(bytes) || (makes_room() && space_->take(bytes));
+    return space_->take(bytes) || (makes_room(bytes, space_->left()) && space_->take(bytes));
 }
 
 // Leaves the whole blocks to the next push that may go on. Less than there was before is not left.
@@ -221,7 +229,8 @@ Answer StoreUpload::reserve(std::uint64_t length) {
         return done ? 0 : errno;
     };
     int error = allocate();
-    if (is_full(error) && makes_room()) {
+    if (struct statvfs where{}; is_full(error) && fstatvfs(store_.get(), &where) == 0 &&
+                                makes_room(more, std::uint64_t{where.f_bavail} * where.f_frsize)) {
         error = allocate();
     }
     if (error != 0) {
@@ -241,7 +250,7 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
         error_ = error;
         return not_stored(error);
     }
-    if (offset < end_) {
+    if (!follows(offset)) {
         return {Verdict::Different};
     }
     const std::uint64_t end = offset + first.size() + rest.size();
@@ -289,19 +298,26 @@ int StoreUpload::add(std::span<const std::byte> bytes) {
     return 0;
 }
 
-// Takes the bytes up to this offset from the newest content: whole blocks of it, and its last one only as the
-// last of this one. Returns EINVAL when they are no such blocks, 0, or another errno value.
+// Returns whether bytes at this offset follow those that are decided, perhaps behind some of the newest
+// content: whole blocks of it, and its last one only as the last of this one.
+bool StoreUpload::follows(std::uint64_t offset) const {
+    if (offset == end_) {
+        return true;
+    }
+    if (offset < end_ || !base_ || offset > base_->blocks.length) {
+        return false;
+    }
+    const std::size_t block_size = base_->blocks.block_size;
+    return end_ % block_size == 0 && (offset % block_size == 0 || offset == base_->blocks.length);
+}
+
+// Takes the bytes up to this offset, which follows, from the newest content. Returns EINVAL when that is
+// damaged, 0, or another errno value.
 int StoreUpload::pass_to(std::uint64_t offset) {
     if (offset == end_) {
         return 0;
     }
-    if (!base_ || offset > base_->blocks.length) {
-        return EINVAL;
-    }
     const std::size_t block_size = base_->blocks.block_size;
-    if (end_ % block_size != 0 || (offset % block_size != 0 && offset != base_->blocks.length)) {
-        return EINVAL;
-    }
     const Crc32c::Behind behind_block{block_size};
     while (end_ < offset) {
         const std::size_t block = end_ / block_size;
@@ -401,7 +417,7 @@ Answer StoreUpload::commit_as(const Note &note) {
     if (const int error = error_ != 0 ? error_ : make_file(); error != 0) {
         return {Verdict::NotDurable, error};
     }
-    if (note.length < end_ || note.length > std::max(room(), end_)) {
+    if (!follows(note.length) || note.length > std::max(room(), end_)) {
         return {Verdict::Different};
     }
     if (const int error = pass_to(note.length); error != 0) {

@@ -97,10 +97,11 @@ private:
     [[nodiscard]] std::optional<Base> open_partial(std::uint64_t length) const;
     bool remove_partial(int folder) REQUIRES(space_->partial_mutex);
     bool drop_partial();
-    [[nodiscard]] bool makes_room();
+    [[nodiscard]] bool makes_room(std::uint64_t bytes, std::uint64_t left);
     [[nodiscard]] bool take(std::uint64_t bytes);
     void leave_partial();
     [[nodiscard]] int add(std::span<const std::byte> bytes);
+    [[nodiscard]] bool follows(std::uint64_t offset) const;
     [[nodiscard]] int pass_to(std::uint64_t offset);
     [[nodiscard]] int take_block(std::size_t block, std::size_t size) const;
     void give_up_base(int error, std::uint64_t offset);

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,14 +25,27 @@ namespace {
 
 constexpr std::chrono::milliseconds wait{1000};
 
+// A store in a mapping of the file changes its times only if it is the first in its page since the kernel has
+// begun to write that page to storage. So storage gets what was stored before the file is read, and
+// check_unchanged() sees the times change by the next store.
+bool stat_before_reading(int file, struct stat &status) {
+    if (fstat(file, &status) != 0) {
+        return false;
+    }
+    if (S_ISREG(status.st_mode)) {
+        (void)fdatasync(file);  // a file that is not on storage has no such times
+    }
+    return true;
+}
+
 }  // namespace
 
 Outcome<Source> Source::of(int file, const std::string &name) {
     Source source;
     source.name_ = name;
     source.fd_ = base::Fd::borrowed(file);
-    return fstat(file, &source.status_) == 0 ? Outcome<Source>{std::move(source)}
-                                             : failed("{}: cannot read: {}", name, errno_text(errno));
+    return stat_before_reading(file, source.status_) ? Outcome<Source>{std::move(source)}
+                                                     : failed("{}: cannot read: {}", name, errno_text(errno));
 }
 
 // Opens without blocking, in case the file is a FIFO, which is refused afterwards.
@@ -45,7 +59,7 @@ Outcome<Source> Source::open(const std::string &path) {
         return source;
     }
     source.fd_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    if (!source.fd_ || fstat(source.fd_.get(), &source.status_) != 0) {
+    if (!source.fd_ || !stat_before_reading(source.fd_.get(), source.status_)) {
         return failed("{}: cannot open: {}", path, errno_text(errno));
     }
     if (!S_ISREG(source.status_.st_mode)) {

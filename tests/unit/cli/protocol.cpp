@@ -159,7 +159,7 @@ void ending_has_a_text(void **) {
     assert_non_null(std::strstr(said(2).c_str(), "not let in any more"));
     assert_non_null(std::strstr(said(3).c_str(), "is being stopped"));
     assert_non_null(std::strstr(said(4).c_str(), "does not do"));
-    assert_non_null(std::strstr(said(5).c_str(), "a hundredth of it each 30 seconds"));
+    assert_non_null(std::strstr(said(5).c_str(), "full within 30 seconds"));
     assert_non_null(std::strstr(said(99).c_str(), "does not know (99)"));
 }
 

@@ -247,11 +247,18 @@ void what_is_left_makes_room_for_its_name(void **) {
     assert_true(upload->store(0, bytes_of(wanted), {}).verdict == cli::Verdict::Done);
     upload.reset();
     assert_int_equal(store->used(), 0);
-    // That of another name stays.
+    // That of another name stays. Bytes that cannot follow are refused as such, so that others make no room
+    // for them.
     leave();
     upload = *store->upload("other");
     assert_true(upload->reserve(wanted.size()).verdict == cli::Verdict::NoRoom);
+    assert_true(upload->store(wanted.size(), bytes_of(wanted), {}).verdict == cli::Verdict::Different);
     upload.reset();
+    // What would not be enough is not taken from the next push that may go on.
+    upload = *store->upload("name");
+    assert_true(upload->reserve(wanted.size() + 2 * cli::smallest_block).verdict == cli::Verdict::NoRoom);
+    upload.reset();
+    assert_int_equal(store->used(), 2 * cli::smallest_block);
     // One block fits beside the content, and is used.
     cut_off(*store, "name", content_of(1));
     assert_int_equal(resumed(*store, "name").second, cli::smallest_block);
