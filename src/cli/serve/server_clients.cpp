@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <tuple>
 
 #include "base/address.hpp"
@@ -228,8 +229,12 @@ std::optional<Offer> Server::refusal(Arrival &arrival) const {
 }
 
 Offer Server::answer(Arrival &arrival) {
-    auto offered = offer(arrival);
-    return offered ? *std::move(offered) : refuse(arrival.client, Status::Failed, offered.error().text);
+    try {
+        auto offered = offer(arrival);
+        return offered ? *std::move(offered) : refuse(arrival.client, Status::Failed, offered.error().text);
+    } catch (const std::bad_alloc &) {
+        return refuse(arrival.client, Status::Failed, "cannot allocate memory");
+    }
 }
 
 // Returns the server's part of the status.
@@ -414,7 +419,10 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
     if (hello.mode == Mode::Pull || hello.mode == Mode::Tag || hello.mode == Mode::MeasureDurable) {
         return open(std::move(arrival));
     }
-    const Offer offer = answer(arrival);
+    const Offer offer = job.answer.error == 0
+                            ? answer(arrival)
+                            : refuse(arrival.client, Status::Failed,
+                                     fmt::format("cannot open it: {}", errno_text(job.answer.error)));
     accept(std::move(arrival), offer);
 }
 

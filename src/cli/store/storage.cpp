@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "cli/checksum.hpp"
@@ -45,7 +46,7 @@ void give_up(Storage::Job &job) {
     }
 }
 
-Answer answer(Storage::Job &job) {
+Answer answer_with_memory(Storage::Job &job) {
     if (job.releases) {
         release(job);
         return {};
@@ -74,6 +75,20 @@ Answer answer(Storage::Job &job) {
             break;
     }
     return job.upload->commit(request, job.who);
+}
+
+// Without memory the job of one client fails. A commit that is interrupted would leave the store in doubt, so
+// that ends the server, and the next start reads what is there.
+Answer answer(Storage::Job &job) {
+    try {
+        return answer_with_memory(job);
+    } catch (const std::bad_alloc &) {
+        const Ask ask = job.request.ask;
+        if (job.upload && (ask == Ask::Commit || ask == Ask::Rollback || ask == Ask::Tag)) {
+            throw;
+        }
+        return {Verdict::NotDurable, ENOMEM};
+    }
 }
 
 }  // namespace
