@@ -246,10 +246,10 @@ private:
         }
         for (;;) {
             epoll_event events[64];
-            const int count = epoll_wait(events_, events, 64, has_more_words_ ? 0 : waits_ ? 1 : -1);
+            const int count = epoll_wait(events_, events, 64, has_more_ ? 0 : waits_ ? 1 : -1);
             std::uint64_t rung = 0;
             (void)!read(bell_, &rung, sizeof(rung));
-            bool others = std::exchange(has_more_words_, false);
+            bool others = std::exchange(has_more_, false);
             for (int i = 0; i < count; ++i) {
                 if (events[i].data.ptr != nullptr) {
                     serve(*static_cast<One *>(events[i].data.ptr));
@@ -258,14 +258,15 @@ private:
                 }
             }
             if (others) {
-                has_more_words_ =
-                    finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
+                has_more_ = finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
                 for (Here &here : here_) {
                     while (accepts(here)) {
                     }
                 }
             }
-            spares_.serve([this](const Greeting &greeting, Watched fd) { greeted(greeting, std::move(fd)); });
+            has_more_ = spares_.serve([this](const Greeting &greeting, Watched fd) {
+                greeted(greeting, std::move(fd));
+            }) || has_more_;
             look_at_all();
         }
     }
@@ -860,7 +861,7 @@ private:
     int events_ = -1;
     int bell_ = -1;
     bool waits_ = false;
-    bool has_more_words_ = false;
+    bool has_more_ = false;
     std::map<ibv_context *, rpma_peer *> peers_;
     Spares spares_;
     Finding finding_;

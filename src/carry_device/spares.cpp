@@ -49,19 +49,16 @@ SparePort Spares::announce() const {
     return spare;
 }
 
-// The oldest that has not greeted makes room for others.
-void Spares::accept_all() {
-    for (;;) {
+bool Spares::accepts_some() {
+    for (std::size_t count = 0; count < most; ++count) {
         base::Fd fd{listener_ ? accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)
                               : -1};
         if (!fd) {
-            return;
+            return false;
         }
         all_.push_back({.fd = Watched{events_, base::Fd{carry::high_number(fd.release())}}, .greeting = {}});
-        if (all_.size() > most) {
-            all_.pop_front();
-        }
     }
+    return true;
 }
 
 bool Spares::reads(Incoming &one) {

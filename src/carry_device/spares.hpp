@@ -43,10 +43,11 @@ public:
     [[nodiscard]] bool listens(int events);
     // Returns the port, and a new key.
     [[nodiscard]] SparePort announce() const;
-    // Calls greeted(greeting, its connection) for each greeting that has come. It answers.
+    // Calls greeted(greeting, its connection) for each greeting that has come. It answers. Returns whether
+    // more may have come: a crowd at the port does not keep the agent from its work.
     template <typename Greeted>
-    void serve(Greeted greeted) {
-        accept_all();
+    [[nodiscard]] bool serve(Greeted greeted) {
+        const bool is_more = accepts_some();
         for (auto one = all_.begin(); one != all_.end();) {
             const auto next = std::next(one);
             if (reads(*one)) {
@@ -57,19 +58,24 @@ public:
             }
             one = next;
         }
+        while (all_.size() > most) {  // the oldest, which has had its time, makes room for others
+            all_.pop_front();
+        }
+        return is_more;
     }
     // In a forked child: whoever greets its parent must not wait for this process.
     void close_in_child() { listener_.close_in_child(); }
 
 private:
-    static constexpr std::size_t most = 64;  // that have not greeted
+    static constexpr std::size_t most = 64;  // that are accepted at once, and that have not greeted
 
     struct Incoming {
         Watched fd;
         Greeting greeting;
         std::size_t got = 0;  // bytes of it
     };
-    void accept_all();
+    // Returns whether there may be more.
+    [[nodiscard]] bool accepts_some();
     [[nodiscard]] static bool reads(Incoming &one);
 
     int events_ = -1;

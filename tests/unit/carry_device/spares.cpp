@@ -32,8 +32,8 @@ struct Port {
         assert_true(own.port != 0 && own.key != 0);
         assert_true(own.key != spares.announce().key);
     }
-    void serve(Reply reply) {
-        spares.serve([&](const Greeting &greeting, Watched fd) {
+    bool serve(Reply reply) {
+        return spares.serve([&](const Greeting &greeting, Watched fd) {
             greetings += greeting.key == own.key && greeting.name == name && greeting.side == 1 ? 1 : 0;
             assert_int_equal(send(fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL), 1);
         });
@@ -58,7 +58,7 @@ Attempt::Result meet(Port &port, Reply reply) {
     auto result = Attempt::Result::Later;
     while (result == Attempt::Result::Later && port.greetings == 0) {
         result = attempt.advance(events.get(), connection(), name, port.own);
-        port.serve(reply);
+        (void)port.serve(reply);
     }
     assert_int_equal(port.greetings, 1);
     while (reply != Reply::Comes && result == Attempt::Result::Later) {
@@ -169,7 +169,7 @@ void strangers_that_say_nothing_make_room(void **) {
     for (int i = 0; i < 80; ++i) {
         strangers.push_back(stranger(port.own.port));
         assert_int_equal(send(strangers.back().get(), "hello", 5, MSG_NOSIGNAL), 5);
-        port.serve(Reply::Taken);
+        (void)port.serve(Reply::Taken);
     }
     assert_int_equal(port.greetings, 0);
     pollfd first{.fd = strangers.front().get(), .events = POLLRDHUP, .revents = 0};
@@ -177,6 +177,30 @@ void strangers_that_say_nothing_make_room(void **) {
     pollfd last{.fd = strangers.back().get(), .events = POLLRDHUP, .revents = 0};
     assert_int_equal(poll(&last, 1, 0), 0);
     assert_true(meet(port, Reply::Taken) == Attempt::Result::Goes);
+}
+
+// The agent does its other work between two parts of a crowd, and reads whoever came first.
+void a_crowd_is_served_in_parts(void **) {
+    enum { crowd = 150, most_turns = 10 };
+    Port port;
+    const base::Fd first = stranger(port.own.port);
+    const Greeting greeting{.name = name, .key = port.own.key, .side = 1};
+    assert_int_equal(send(first.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL), sizeof(greeting));
+    std::list<base::Fd> strangers;
+    for (int i = 0; i < crowd; ++i) {
+        strangers.push_back(stranger(port.own.port));
+    }
+    assert_true(port.serve(Reply::Taken));
+    assert_int_equal(port.greetings, 1);
+    int turns = 1;
+    while (port.serve(Reply::Taken)) {
+        assert_in_range(++turns, 2, most_turns);
+    }
+    assert_int_equal(turns, 2);
+    pollfd oldest{.fd = strangers.front().get(), .events = POLLRDHUP, .revents = 0};
+    assert_int_equal(poll(&oldest, 1, -1), 1);
+    pollfd newest{.fd = strangers.back().get(), .events = POLLRDHUP, .revents = 0};
+    assert_int_equal(poll(&newest, 1, 0), 0);
 }
 
 }  // namespace
@@ -190,6 +214,7 @@ int main() {
         cmocka_unit_test(a_silent_port_fails_after_a_time),
         cmocka_unit_test(a_connection_without_a_reply_is_tried_again),
         cmocka_unit_test(strangers_that_say_nothing_make_room),
+        cmocka_unit_test(a_crowd_is_served_in_parts),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
