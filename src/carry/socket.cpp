@@ -1136,7 +1136,41 @@ bool Socket::is_kernels(int fd) {
         reset();  // who gets the socket would not get what the peer puts into the ring
         return false;
     }
-    return in_ring(in_.turn) == 0 && drop_all_doorbells(fd);
+    return in_memory() == 0 && drops_doorbells_in_time(fd);
+}
+
+void Socket::give_away(int fd) {
+    const Inside inside{*this};
+    if (!is_kernels(fd)) {
+        const Section section{locks().in};
+        cut(fd);
+    }
+}
+
+// Without the unread bytes of the ring the kernel's socket has a gap, for whoever reads it past this library.
+// So both ends find the reset, as in TCP when a process ends that has not read all.
+void Socket::cut(int fd) {
+    if (lacks_bytes_.exchange(true)) {
+        return;
+    }
+    BASE_LOG(Error,
+             "descriptor %d: its next reader would not get %zu bytes of the ring: the connection is reset",
+             fd, std::size_t{in_memory()});
+    link()->ends[side_] = 1;
+    std::uint32_t unsaid = Link::NotClosed;
+    (void)link()->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
+    push();
+    disconnect(fd);
+}
+
+bool Socket::drops_doorbells_in_time(int fd) {
+    for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd);) {
+        if (now() > until) {
+            return false;
+        }
+        __builtin_ia32_pause();
+    }
+    return true;
 }
 
 void Socket::drop_doorbells(int fd) {
@@ -1161,11 +1195,11 @@ void Socket::before_end(int fd) {
     }
     link()->ends[side_] = 1;
     push();
-    for (const std::int64_t until = in(waits_for_doorbell); !drop_all_doorbells(fd) && now() < until;) {
-        __builtin_ia32_pause();
-    }
+    (void)drops_doorbells_in_time(fd);
     // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
-    if (in_ring(in_.turn) != 0 || (has_lost_peer() && is_in_ring(to_peer().turn))) {
+    if (in_memory() != 0 && is_passed_on_) {
+        cut(fd);
+    } else if (in_ring(in_.turn) != 0 || (has_lost_peer() && is_in_ring(to_peer().turn))) {
         constexpr linger at_once{.l_onoff = 1, .l_linger = 0};
         (void)LIBC(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     }

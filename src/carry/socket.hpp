@@ -168,8 +168,11 @@ public:
     // Returns whether the kernel's socket has all that is to be read, and will; then a program that does not
     // use this library may have it. It does when the ring is empty, and the socket stays (stay()).
     [[nodiscard]] bool is_kernels(int fd);
+    // The kernel's socket is read past this library from here on. Where the ring has bytes that are not read,
+    // the connection is reset.
+    void give_away(int fd);
 
-    // A message has a descriptor of it (SCM_RIGHTS), from here on.
+    // A message has a descriptor of it (SCM_RIGHTS) from here on, or a program that was executed.
     void pass_on() { is_passed_on_ = true; }
     [[nodiscard]] bool is_passed_on() const { return is_passed_on_; }
 
@@ -294,6 +297,7 @@ private:
     [[nodiscard]] bool has_lost_peer() const;
     [[nodiscard]] bool may_lack_bytes() const;
     void reset();
+    static void disconnect(int fd);
     [[nodiscard]] bool is_cut_off() const;
     // The word of an end, or what explains a byte, is on its way for so long at most: the device loses a peer
     // that does not answer. Bytes that the peer sent past the library are never explained.
@@ -353,6 +357,8 @@ private:
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t unread_in_tcp(int fd) const;
     [[nodiscard]] bool drop_all_doorbells(int fd);
+    [[nodiscard]] bool drops_doorbells_in_time(int fd);
+    void cut(int fd);
     [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
     [[nodiscard]] std::size_t peek(int fd, Parts parts);

@@ -318,6 +318,11 @@ void Socket::reset() {
     BASE_LOG(Error,
              "descriptor %d: the RDMA device has lost the peer, and with it bytes: the connection is reset",
              fd);
+    disconnect(fd);
+}
+
+// The kernel sends a reset, and keeps the error for this end.
+void Socket::disconnect(int fd) {
     const sockaddr none{.sa_family = AF_UNSPEC, .sa_data = {}};
     (void)LIBC(connect)(fd, &none, sizeof(none));
 }

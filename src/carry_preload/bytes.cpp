@@ -114,14 +114,11 @@ INTERPOSED(3, recvmsg)(int fd, msghdr *message, int flags) {
 // Does what recvmmsg(2) does. An error behind a message is left to the next call.
 INTERPOSED(5, recvmmsg)(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     Socket *const socket = sockets.at(fd);
-    if (socket == nullptr || timeout != nullptr) {
-        if (socket != nullptr) {
-            (void)carry_preload::hand_over(*socket, fd);
-        }
+    if (socket == nullptr || (timeout != nullptr && carry_preload::keep_in_tcp(*socket, fd))) {
         return LIBC(recvmmsg)(fd, messages, count, flags, timeout);
     }
     unsigned done = 0;
-    int rest = flags & ~MSG_WAITFORONE;
+    int rest = (flags & ~MSG_WAITFORONE) | (timeout != nullptr ? MSG_DONTWAIT : 0);
     while (done < count) {
         const ssize_t bytes = receive_message(*socket, fd, &messages[done].msg_hdr, rest);
         if (bytes < 0) {

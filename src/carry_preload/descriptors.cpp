@@ -42,7 +42,7 @@ int duplicated(int fd, int number) {
     sockets.duplicated(fd, number);
     carry::epolls::duplicated(fd, number);
     if (Socket *const socket = sockets.at(number); socket != nullptr && number <= STDERR_FILENO) {
-        (void)carry_preload::hand_over(*socket, number);
+        carry_preload::hand_over_as(*socket, number, number);
     }
     return number;
 }
@@ -62,7 +62,7 @@ int duplicate_onto(int fd, int number, int flags) {
     }
     // A child of vfork(2) prepares the standard streams of a program.
     if (!is_ours && source != nullptr && number <= STDERR_FILENO) {
-        (void)carry_preload::hand_over(*source, fd);
+        carry_preload::hand_over_as(*source, fd, number);
     }
     return duplicated(fd, LIBC(dup3)(fd, number, flags));
 }
@@ -85,7 +85,7 @@ int ioctl_of(Socket &socket, int fd, unsigned long request, void *argument) {
             socket.set_blocks(value == 0);
             break;
         case FIOASYNC:
-            (void)carry_preload::hand_over(socket, fd);
+            (void)carry_preload::keep_in_tcp(socket, fd);
             break;
         default:
             break;
@@ -99,7 +99,7 @@ int fcntl_of(Socket &socket, int fd, int command, void *argument) {
         const auto flags = static_cast<int>(reinterpret_cast<std::intptr_t>(argument));
         socket.set_blocks((flags & O_NONBLOCK) == 0);
         if ((flags & O_ASYNC) != 0) {
-            (void)carry_preload::hand_over(socket, fd);
+            (void)carry_preload::keep_in_tcp(socket, fd);
         }
     }
     return result;

@@ -12,6 +12,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <span>
 
@@ -127,7 +128,11 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
 // libc's streams read and write by calls that cannot be interposed.
 INTERPOSED(2, fdopen)(int fd, const char *mode) noexcept {
     if (Socket *const socket = sockets.at(fd); socket != nullptr) {
-        (void)carry_preload::hand_over(*socket, fd);
+        if (std::strpbrk(mode, "r+") != nullptr) {
+            carry_preload::hand_over(*socket, fd);
+        } else {
+            (void)carry_preload::keep_in_tcp(*socket, fd);
+        }
     }
     return LIBC(fdopen)(fd, mode);
 }

@@ -15,24 +15,33 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fork.hpp"
 #include "base/interpose.hpp"
-#include "base/log.hpp"
 
 using carry::Socket;
 using carry::sockets;
 
 namespace carry_preload {
 
-bool hand_over(Socket &socket, int fd) {
+void hand_over(Socket &socket, int fd) {
+    const int error = errno;
+    socket.give_away(fd);
+    errno = error;
+}
+
+bool keep_in_tcp(Socket &socket, int fd) {
     const int error = errno;
     const bool is_kernels = socket.is_kernels(fd);
-    if (!is_kernels) {
-        BASE_LOG(Error,
-                 "descriptor %d: %zu bytes that came through memory are not read, and cannot be handed over",
-                 fd, socket.unread());
-    }
     errno = error;
     return is_kernels;
+}
+
+void hand_over_as(Socket &socket, int fd, int number) {
+    if (number == STDIN_FILENO) {
+        hand_over(socket, fd);
+    } else if (!keep_in_tcp(socket, fd)) {
+        socket.pass_on();
+    }
 }
 
 void hand_over_rights(const msghdr &message) {
@@ -46,7 +55,7 @@ void hand_over_rights(const msghdr &message) {
             int fd = -1;
             std::memcpy(&fd, CMSG_DATA(part) + place, sizeof(fd));
             if (Socket *const socket = sockets.at(fd); socket != nullptr) {
-                (void)hand_over(*socket, fd);
+                hand_over(*socket, fd);
                 socket->before_shutdown();
                 socket->pass_on();
             }
@@ -59,18 +68,19 @@ bool is_pipe(int fd) {
     return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
 }
 
-// The program may be one that this library does not see, so its sockets are the kernel's. A child of this
-// process shares them with it, and reads what is in a ring itself.
-void hand_over_to_program() {
-    sockets.for_all([](int fd, Socket &socket) {
+// The program may be one that this library does not see, so its sockets are the kernel's. What is in a ring
+// is read by a process that keeps the socket; most programs get a socket only because nobody has closed it.
+// When the last of these processes closes the socket, and has not read all, the connection is reset.
+void hand_over_to_program(bool keeps) {
+    sockets.for_all([keeps](int fd, Socket &socket) {
         const int flags = LIBC(fcntl)(fd, F_GETFD);
         if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
             return;
         }
-        if (fd <= STDERR_FILENO || socket.is_of_one_process()) {
-            (void)hand_over(socket, fd);
+        if (!keeps && socket.is_of_one_process()) {
+            hand_over(socket, fd);
         } else {
-            (void)socket.is_kernels(fd);
+            hand_over_as(socket, fd, fd);
         }
         // A program does not shut down what it has got without being told.
         if (fd <= STDERR_FILENO) {
@@ -89,7 +99,7 @@ namespace {
 class Executing {
 public:
     Executing() {
-        hand_over_to_program();
+        hand_over_to_program(base::is_in_parents_memory());
         sockets.leave();
     }
     ~Executing() {
@@ -131,24 +141,24 @@ INTERPOSED(3, fexecve)(int fd, char *const *arguments, char *const *environment)
 INTERPOSED(6, posix_spawn)(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,
                            const posix_spawnattr_t *attributes, char *const *arguments,
                            char *const *environment) {
-    hand_over_to_program();
+    hand_over_to_program(true);
     return LIBC(posix_spawn)(child, path, actions, attributes, arguments, environment);
 }
 
 INTERPOSED(6, posix_spawnp)(pid_t *child, const char *file, const posix_spawn_file_actions_t *actions,
                             const posix_spawnattr_t *attributes, char *const *arguments,
                             char *const *environment) {
-    hand_over_to_program();
+    hand_over_to_program(true);
     return LIBC(posix_spawnp)(child, file, actions, attributes, arguments, environment);
 }
 
 INTERPOSED(1, system)(const char *command) {
-    hand_over_to_program();
+    hand_over_to_program(true);
     return LIBC(system)(command);
 }
 
 INTERPOSED(2, popen)(const char *command, const char *type) {
-    hand_over_to_program();
+    hand_over_to_program(true);
     return LIBC(popen)(command, type);
 }
 
@@ -207,30 +217,30 @@ NAMED(int, execle, const char *path, const char *first, ...) {
 
 namespace {
 
-int used_by_libc(const aiocb *request) {
-    if (request != nullptr) {
-        if (Socket *const socket = sockets.at(request->aio_fildes); socket != nullptr) {
-            (void)carry_preload::hand_over(*socket, request->aio_fildes);
-        }
+void used_by_libc(const aiocb *request, bool reads) {
+    Socket *const socket = request != nullptr ? sockets.at(request->aio_fildes) : nullptr;
+    if (socket != nullptr && reads) {
+        carry_preload::hand_over(*socket, request->aio_fildes);
+    } else if (socket != nullptr) {
+        (void)carry_preload::keep_in_tcp(*socket, request->aio_fildes);
     }
-    return 0;
 }
 
 }  // namespace
 
 INTERPOSED(1, aio_read)(aiocb *request) noexcept {
-    used_by_libc(request);
+    used_by_libc(request, true);
     return LIBC(aio_read)(request);
 }
 
 INTERPOSED(1, aio_write)(aiocb *request) noexcept {
-    used_by_libc(request);
+    used_by_libc(request, false);
     return LIBC(aio_write)(request);
 }
 
 INTERPOSED(4, lio_listio)(int mode, aiocb *const *requests, int count, sigevent *told) noexcept {
     for (int i = 0; i < count; ++i) {
-        used_by_libc(requests[i]);
+        used_by_libc(requests[i], requests[i] != nullptr && requests[i]->aio_lio_opcode == LIO_READ);
     }
     return LIBC(lio_listio)(mode, requests, count, told);
 }

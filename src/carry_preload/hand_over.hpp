@@ -9,13 +9,18 @@
 
 namespace carry_preload {
 
-// Returns whether the kernel's socket has all that is to be read. When it does not, a line in the log says
-// so.
-bool hand_over(carry::Socket &socket, int fd);
+// Somebody reads the socket past this library. Where bytes are in a ring and were not read, the connection is
+// reset.
+void hand_over(carry::Socket &socket, int fd);
+// The socket stays in TCP, and this library reads what is in a ring. Returns whether nothing is there.
+bool keep_in_tcp(carry::Socket &socket, int fd);
+// The socket gets this number, in a program or for libc's streams. Only standard input is surely read there.
+void hand_over_as(carry::Socket &socket, int fd, int number);
 // The message may pass descriptors (SCM_RIGHTS).
 void hand_over_rights(const msghdr &message);
 [[nodiscard]] bool is_pipe(int fd);
-// The process executes another program, which gets the descriptors that are not closed then.
-void hand_over_to_program();
+// Another program is executed, which gets the descriptors that are not closed then. keeps: this process has
+// them too.
+void hand_over_to_program(bool keeps);
 
 }  // namespace carry_preload

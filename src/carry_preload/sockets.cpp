@@ -107,7 +107,7 @@ INTERPOSED(5, setsockopt)(int fd, int level, int option, const void *value, sock
         return LIBC(setsockopt)(fd, level, option, value, length);
     }
     if (stays_with(level, option)) {
-        (void)carry_preload::hand_over(*socket, fd);
+        (void)carry_preload::keep_in_tcp(*socket, fd);
     }
     std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
     if (delay == nullptr || length < sizeof(int)) {

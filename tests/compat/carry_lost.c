@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <spawn.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -333,6 +334,53 @@ static void a_reset_of_a_passed_socket_is_one(void **state) {
     (void)alarm(0);
 }
 
+static void passed_by_message(struct talk *talk) {
+    int passing[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, passing), 0);
+    send_descriptor(passing[0], talk->ends[1]);
+    assert_int_equal(close(talk->ends[1]), 0);
+    talk->ends[1] = receive_descriptor(passing[1]);
+    assert_int_equal(receive_some(talk, SIZE_MAX), -1);
+    assert_int_equal(errno, ECONNRESET);
+    close_pair(passing);
+}
+
+/* The program has the socket only because nobody has closed it. */
+static void closed_while_a_program_has_it(struct talk *talk) {
+    int in[2];
+    pid_t child = -1;
+    char *const words[] = {"cat", NULL};
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    assert_int_equal(posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO), 0);
+    assert_int_equal(posix_spawnp(&child, words[0], &actions, NULL, words, environ), 0);
+    assert_int_equal(posix_spawn_file_actions_destroy(&actions), 0);
+    assert_int_equal(receive_some(talk, 1), 1); /* this process has the others still */
+    assert_int_equal(close(talk->ends[1]), 0);
+    talk->ends[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    char byte = 0;
+    assert_int_equal(recv(talk->ends[0], &byte, 1, 0), -1);
+    assert_int_equal(errno, ECONNRESET);
+    close_pair(in);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* Another program reads the kernel's socket, which does not have the bytes of the ring. */
+static void unread_bytes_are_an_error_for_the_next_reader(void **state) {
+    void (*const ending)(struct talk *) = *(void (**)(struct talk *))*state;
+    struct talk talk = {.sent = 0};
+    (void)alarm(hangs_after_s);
+    make_pair(talk.ends);
+    go_over(&talk);
+    assert_int_equal(send_some(&talk, 1000, 0), 1000);
+    await(talk.ends[1], POLLIN);
+    ending(&talk);
+    assert_true(send_some(&talk, 1, 0) < 0);
+    close_pair(talk.ends);
+    (void)alarm(0);
+}
+
 /* Sends a byte that the ring does not carry. */
 static ssize_t send_past_the_ring(struct talk *talk) {
     return send_some(talk, 1, MSG_DONTROUTE);
@@ -528,6 +576,7 @@ int main(int count, char **words) {
     }
     static void (*endings[])(struct talk *) = {send_more_than_the_ring_takes, send_through_tcp, shut_down,
                                                close_it};
+    static void (*readers[])(struct talk *) = {passed_by_message, closed_while_a_program_has_it};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_connection_begins_with_bytes_of_the_kernels),
         cmocka_unit_test(a_link_that_is_left_untaken_keeps_no_end_back),
@@ -537,6 +586,8 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[2]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[3]),
+        cmocka_unit_test_prestate(unread_bytes_are_an_error_for_the_next_reader, &readers[0]),
+        cmocka_unit_test_prestate(unread_bytes_are_an_error_for_the_next_reader, &readers[1]),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

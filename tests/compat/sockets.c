@@ -951,8 +951,94 @@ static void a_set_tells_of_a_passed_socket_once(void **state) {
     close_pair(pipe_ends);
 }
 
+enum { half_bytes = 100 };
+
+/* The first half of these bytes is there to be read when it returns: in the ring, or the first in TCP. */
+static void send_first_half(int ends[2], char bytes[2 * half_bytes], bool begins_in_tcp) {
+    char byte = 0;
+    for (int i = 0; i < 2 * half_bytes; ++i) {
+        bytes[i] = (char)(i + 1);
+    }
+    make_pair(ends);
+    use(ends);
+    if (begins_in_tcp) { /* the ring does not carry the flag, and is tried again some sends later */
+        assert_int_equal(send(ends[0], "!", 1, MSG_DONTROUTE), 1);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    }
+    for (int i = 0; i < half_bytes; ++i) {
+        assert_int_equal(send(ends[0], bytes + i, 1, 0), 1);
+    }
+    await(ends[1], POLLIN);
+}
+
+/* Whoever gets a socket gets the bytes that were not read before those behind them, or both ends fail. */
+static void no_bytes_are_missing_in_a_passed_socket(void **state) {
+    int ends[2];
+    int passing[2];
+    char sent[2 * half_bytes];
+    char got[2 * half_bytes + 1];
+    send_first_half(ends, sent, *(const bool *)*state);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, passing), 0);
+    send_descriptor(passing[0], ends[1]);
+    assert_int_equal(close(ends[1]), 0);
+    const int passed = receive_descriptor(passing[1]);
+    const ssize_t more = send(ends[0], sent + half_bytes, half_bytes, MSG_NOSIGNAL);
+    const int error = errno;
+    (void)shutdown(ends[0], SHUT_WR);
+    size_t size = 0;
+    ssize_t read_here = 1;
+    for (; read_here > 0; size += read_here > 0 ? (size_t)read_here : 0) {
+        read_here = recv(passed, got + size, sizeof(got) - size, 0);
+    }
+    if (read_here < 0) {
+        assert_int_equal(errno, ECONNRESET);
+        assert_int_equal(more < 0 ? -1 : recv(ends[0], &(char){0}, 1, 0), -1);
+        assert_int_equal(more < 0 ? error : errno, ECONNRESET);
+    }
+    assert_true(read_here < 0 || size == sizeof(sent));
+    assert_memory_equal(got, sent, size);
+    assert_int_equal(close(passed), 0);
+    assert_int_equal(close(ends[0]), 0);
+    close_pair(passing);
+}
+
+/* A program that fails has got the first bytes, or none. */
+static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
+    int ends[2];
+    int out[2];
+    char sent[2 * half_bytes];
+    char got[2 * half_bytes + 1];
+    send_first_half(ends, sent, *(const bool *)*state);
+    assert_int_equal(pipe(out), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        if (close(ends[0]) == 0 && dup2(ends[1], STDIN_FILENO) == 0 && dup2(out[1], STDOUT_FILENO) == 1) {
+            (void)execlp("cat", "cat", (char *)NULL);
+        }
+        _exit(127);
+    }
+    assert_true(child > 0);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(out[1]), 0);
+    (void)send(ends[0], sent + half_bytes, half_bytes, MSG_NOSIGNAL);
+    (void)shutdown(ends[0], SHUT_WR);
+    size_t size = 0;
+    for (ssize_t more = 1; more > 0; size += (size_t)more) {
+        more = read(out[0], got + size, sizeof(got) - size);
+        assert_true(more >= 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= 1);
+    assert_true(size == sizeof(sent) || (size < sizeof(sent) && status != 0));
+    assert_memory_equal(got, sent, size);
+    assert_int_equal(close(out[0]), 0);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
+    static bool begins_in_tcp[] = {false, true};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
         cmocka_unit_test(blocks_as_it_is_told),
@@ -982,6 +1068,10 @@ int main(int count, char **words) {
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
         cmocka_unit_test(sets_are_in_one_another),
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &begins_in_tcp[0]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &begins_in_tcp[1]),
         cmocka_unit_test(a_set_has_a_socket_exclusively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
