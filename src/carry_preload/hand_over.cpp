@@ -152,6 +152,16 @@ INTERPOSED(6, posix_spawnp)(pid_t *child, const char *file, const posix_spawn_fi
     return LIBC(posix_spawnp)(child, file, actions, attributes, arguments, environment);
 }
 
+// The program gets the socket under the number, also where this process's descriptor is closed for it.
+INTERPOSED(3, posix_spawn_file_actions_adddup2)(posix_spawn_file_actions_t *actions, int fd,
+                                                int number) noexcept {
+    if (Socket *const socket = sockets.at(fd); socket != nullptr) {
+        carry_preload::hand_over_as(*socket, fd, number);
+        socket->before_shutdown();
+    }
+    return LIBC(posix_spawn_file_actions_adddup2)(actions, fd, number);
+}
+
 INTERPOSED(1, system)(const char *command) {
     hand_over_to_program(true);
     return LIBC(system)(command);

@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -1002,14 +1003,8 @@ static void no_bytes_are_missing_in_a_passed_socket(void **state) {
     close_pair(passing);
 }
 
-/* A program that fails has got the first bytes, or none. */
-static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
-    int ends[2];
-    int out[2];
-    char sent[2 * half_bytes];
-    char got[2 * half_bytes + 1];
-    send_first_half(ends, sent, *(const bool *)*state);
-    assert_int_equal(pipe(out), 0);
+/* Both give ends[1] and out[1] as standard streams to cat, which has no other descriptor of the sockets. */
+static pid_t fork_cat(const int ends[2], const int out[2]) {
     const pid_t child = fork();
     if (child == 0) {
         if (close(ends[0]) == 0 && dup2(ends[1], STDIN_FILENO) == 0 && dup2(out[1], STDOUT_FILENO) == 1) {
@@ -1017,6 +1012,39 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
         }
         _exit(127);
     }
+    return child;
+}
+
+static pid_t spawn_cat(const int ends[2], const int out[2]) {
+    pid_t child = -1;
+    char cat[] = "cat";
+    char *const words[] = {cat, NULL};
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(fcntl(ends[0], F_SETFD, FD_CLOEXEC), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFD, FD_CLOEXEC), 0);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    assert_int_equal(posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO), 0);
+    assert_int_equal(posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO), 0);
+    assert_int_equal(posix_spawnp(&child, cat, &actions, NULL, words, environ), 0);
+    assert_int_equal(posix_spawn_file_actions_destroy(&actions), 0);
+    return child;
+}
+
+struct inheriting {
+    pid_t (*begin_cat)(const int ends[2], const int out[2]);
+    bool begins_in_tcp;
+};
+
+/* A program that fails has got the first bytes, or none. */
+static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
+    const struct inheriting *const how = *state;
+    int ends[2];
+    int out[2];
+    char sent[2 * half_bytes];
+    char got[2 * half_bytes + 1];
+    send_first_half(ends, sent, how->begins_in_tcp);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    const pid_t child = how->begin_cat(ends, out);
     assert_true(child > 0);
     assert_int_equal(close(ends[1]), 0);
     assert_int_equal(close(out[1]), 0);
@@ -1039,6 +1067,8 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     static bool begins_in_tcp[] = {false, true};
+    static struct inheriting inheriting[] = {
+        {fork_cat, false}, {fork_cat, true}, {spawn_cat, false}, {spawn_cat, true}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
         cmocka_unit_test(blocks_as_it_is_told),
@@ -1070,8 +1100,10 @@ int main(int count, char **words) {
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
-        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &begins_in_tcp[0]),
-        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &begins_in_tcp[1]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[0]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[1]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[2]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[3]),
         cmocka_unit_test(a_set_has_a_socket_exclusively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

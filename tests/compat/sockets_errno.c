@@ -594,6 +594,16 @@ static void call_posix_spawnp(void) {
     ends_well(process);
 }
 
+static void call_posix_spawn_file_actions_adddup2(void) {
+    posix_spawn_file_actions_t actions;
+    int others[2];
+    make_pair(others);
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    assert_int_equal(SUCCEEDS(posix_spawn_file_actions_adddup2(&actions, others[0], STDIN_FILENO)), 0);
+    assert_int_equal(posix_spawn_file_actions_destroy(&actions), 0);
+    close_pair(others);
+}
+
 static void call_system(void) {
     assert_int_equal(SUCCEEDS(system("true")), 0);
 }
