@@ -419,10 +419,7 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
     if (hello.mode == Mode::Pull || hello.mode == Mode::Tag || hello.mode == Mode::MeasureDurable) {
         return open(std::move(arrival));
     }
-    const Offer offer = job.answer.error == 0
-                            ? answer(arrival)
-                            : refuse(arrival.client, Status::Failed,
-                                     fmt::format("cannot open it: {}", errno_text(job.answer.error)));
+    const Offer offer = answer(arrival);
     accept(std::move(arrival), offer);
 }
 
@@ -459,7 +456,10 @@ void Server::finish_opening(Storage::Job &job) {
     if (const auto refused = refusal(arrival)) {
         return accept(std::move(arrival), *refused);
     }
-    const Offer offer = answer(arrival);
+    const Offer offer = job.answer.error == 0
+                            ? answer(arrival)
+                            : refuse(arrival.client, Status::Failed,
+                                     fmt::format("cannot open it: {}", errno_text(job.answer.error)));
     accept(std::move(arrival), offer);
 }
 
