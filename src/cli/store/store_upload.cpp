@@ -149,11 +149,14 @@ std::string StoreUpload::resume(std::uint64_t length) {
     return base_ ? std::move(base_->text) : "";
 }
 
-// Returns whether there was something.
-bool StoreUpload::remove_partial(int folder) {
+// Returns whether there was something. One of fewer bytes than `least` stays.
+bool StoreUpload::remove_partial(int folder, std::uint64_t least) {
     struct stat status{};
-    const bool is_removed = fstatat(folder, partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-                            unlinkat(folder, partial_name, 0) == 0;
+    const bool is_there = fstatat(folder, partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (is_there && std::cmp_less(status.st_size, least)) {
+        return false;
+    }
+    const bool is_removed = is_there && unlinkat(folder, partial_name, 0) == 0;
     if (is_removed) {
         space_->give_back(static_cast<std::uint64_t>(status.st_size));
     }
@@ -161,23 +164,16 @@ bool StoreUpload::remove_partial(int folder) {
     return is_removed;
 }
 
-bool StoreUpload::drop_partial() {
+bool StoreUpload::drop_partial(std::uint64_t least) {
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
     const base::Lock lock{space_->partial_mutex};
-    return folder && remove_partial(folder.get());
+    return folder && remove_partial(folder.get(), least);
 }
 
 // Makes room of what an earlier push of the name has left, if that is enough beside what is left: it would
 // stay for ever if it kept this one from its commit. A push that builds on it needs it.
 bool StoreUpload::makes_room(std::uint64_t bytes, std::uint64_t left) {
-    if (base_ && base_->is_partial) {
-        return false;
-    }
-    const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
-    const base::Lock lock{space_->partial_mutex};
-    struct stat status{};
-    return folder && fstatat(folder.get(), partial_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           bytes <= left + static_cast<std::uint64_t>(status.st_size) && remove_partial(folder.get());
+    return (!base_ || !base_->is_partial) && drop_partial(bytes - std::min(bytes, left));
 }
 
 bool StoreUpload::take(std::uint64_t bytes) {

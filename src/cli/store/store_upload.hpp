@@ -95,8 +95,8 @@ private:
     [[nodiscard]] bool has_tagged() const;
     [[nodiscard]] std::optional<Base> open_newest(std::uint64_t length) const;
     [[nodiscard]] std::optional<Base> open_partial(std::uint64_t length) const;
-    bool remove_partial(int folder) REQUIRES(space_->partial_mutex);
-    bool drop_partial();
+    bool remove_partial(int folder, std::uint64_t least = 0) REQUIRES(space_->partial_mutex);
+    bool drop_partial(std::uint64_t least = 0);
     [[nodiscard]] bool makes_room(std::uint64_t bytes, std::uint64_t left);
     [[nodiscard]] bool take(std::uint64_t bytes);
     void leave_partial();
