@@ -14,19 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../require.h"
+
 enum { SIZE = 32, PATIENCE_S = 60 };
 
 static const char greeting[SIZE] = "a message of the server";
 static const char of_server[SIZE] = "what the client reads";
 static const char of_client[SIZE] = "what the client writes";
 
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "process %d: not so: %s (last error: %s)\n", (int)getpid(), what, strerror(errno));
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
 #define CHECK(call) require((errno = (call)) == 0, #call)
 
 struct name {

@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../require.h"
+
 /* The size of a port's text. */
 #define PORT_SIZE 6
 
@@ -24,14 +26,6 @@ static inline void check(int result, const char *call) {
     }
 }
 #define CHECK(call) check((call), #call)
-
-static inline void require(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s (last error: %s)\n", what, strerror(errno));
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
 
 /* Finds a free port of an address of this machine. */
 static inline void find_port(const char *ip, char port[PORT_SIZE]) {

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../require.h"
+
 enum { SIZE = 4096, PATIENCE_MS = 30000, ROUNDS = 100 };
 
 static void check(int64_t error, const char *what) {
@@ -22,14 +24,6 @@ static void check(int64_t error, const char *what) {
     }
 }
 #define CHECK(call) check((call), #call)
-
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
 
 static struct fid_fabric *fabric;
 static struct fid_eq *events;

@@ -18,16 +18,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../require.h"
+
 /* A queue pair has one descriptor, and one more while both ends try; a port of 64 numbers has two. */
 enum { DESCRIPTORS_ASIDE = 200, PAIRS_A_PORT = 64, LAST_PLACE = 126 << 16, HANG_SECONDS = 120 };
 
-static void require(bool holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "process %d: not so: %s (last error: %s)\n", (int)getpid(), what, strerror(errno));
-        exit(EXIT_FAILURE);
-    }
-}
-#define REQUIRE(holds) require((holds), #holds)
 #define CHECK(call) require((errno = (call)) == 0, #call)
 
 /* A peer has to know this of a queue pair. */
