@@ -5,50 +5,30 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "../../folder.hpp"
-#include "base/log.hpp"
 #include "check.hpp"
+#include "warnings.hpp"
 
 namespace {
 
-std::vector<std::string> warnings;
-
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
-void collect(int level, const char *, int, const char *, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    if (level == static_cast<int>(base::LogLevel::Warning)) {
-        warnings.emplace_back(text);
-    }
-}
+using test::warned_of;
+using test::warnings;
 
 int begin(void **) {
-    base::set_log_sink(collect);
-    base::log_threshold.store(static_cast<int>(base::LogLevel::Warning));
-    warnings.clear();
+    test::keep_warnings();
     return folder::make();
 }
 
 int end(void **) {
-    base::set_log_sink(nullptr);
+    test::end_warnings();
     return folder::remove();
 }
 
 std::vector<base::Network> read() {
     return base::networks_of_file(folder::path / "peers");
-}
-
-bool warned_of(const std::string &what, const std::string &expected) {
-    return warnings.size() == 1 && warnings[0].find(what) != std::string::npos &&
-           warnings[0].find(expected) != std::string::npos;
 }
 
 sockaddr_storage at(const char *text) {

@@ -5,37 +5,21 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "../../folder.hpp"
 #include "../base/check.hpp"
-#include "base/log.hpp"
+#include "../base/warnings.hpp"
 
 namespace {
 
 using rsockets::Configuration;
-
-std::vector<std::string> warnings;
-
-// NOLINTNEXTLINE(cert-dcl50-cpp): the signature is librpma's log function.
-void collect(int level, const char *, int, const char *, const char *format, ...) {
-    char text[512];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)std::vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    if (level == static_cast<int>(base::LogLevel::Warning)) {
-        warnings.emplace_back(text);
-    }
-}
+using test::warned_of;
+using test::warnings;
 
 int begin(void **) {
-    base::set_log_sink(collect);
-    base::log_threshold.store(static_cast<int>(base::LogLevel::Warning));
-    warnings.clear();
+    test::keep_warnings();
     return folder::make();
 }
 
@@ -43,17 +27,12 @@ int end(void **) {
     for (const char *const name : {"RS_SQ_SIZE", "RS_RQ_SIZE", "RS_INLINE", "RDMAV_FORK_SAFE"}) {
         unsetenv(name);
     }
-    base::set_log_sink(nullptr);
+    test::end_warnings();
     return folder::remove();
 }
 
 Configuration read() {
     return rsockets::read_configuration(folder::path);
-}
-
-bool warned_of(const std::string &what, const std::string &expected) {
-    return warnings.size() == 1 && warnings[0].find(what) != std::string::npos &&
-           warnings[0].find(expected) != std::string::npos;
 }
 
 // An Item has a file, a number in it that is taken and one that is not, and the
