@@ -312,7 +312,7 @@ static void a_socket_is_passed_before_its_link_is_open(void **state) {
     (void)alarm(0);
 }
 
-/* Who closes a number of a socket that a message has does not say how the connection ends. */
+/* A process that closes its number of a socket which a message has does not say how the connection ends. */
 static void a_reset_of_a_passed_socket_is_one(void **state) {
     (void)state;
     struct talk talk = {.sent = 0};
@@ -498,6 +498,25 @@ static void go_over_with(int fd) {
     assert_int_equal(recv(fd, &said, 1, 0), 1);
 }
 
+/* A process of its own has the second end from here on, and this one the first. */
+static pid_t fork_peer(const int ends[2]) {
+    const pid_t peer = fork();
+    if (peer == 0) {
+        assert_int_equal(close(ends[0]), 0);
+        _exit(answer_and_drain(ends[1]));
+    }
+    assert_int_equal(close(ends[1]), 0);
+    go_over_with(ends[0]);
+    return peer;
+}
+
+static void expect_all_arrived(pid_t peer) {
+    int status = 0;
+    assert_int_equal(waitpid(peer, &status, 0), peer);
+    assert_int_equal(status, 0);
+    (void)alarm(0);
+}
+
 static void count_devices_connections(int fd, void *argument) {
     struct ends *const all = argument;
     bool is_own = !is_connected_by_tcp(fd);
@@ -518,20 +537,11 @@ static void ends_meet_again_after_a_fork(void **state) {
         both.count = 0;
         for_all_descriptors(count_devices_connections, &both);
     }
-    const pid_t peer = fork();
-    if (peer == 0) {
-        assert_int_equal(close(ends[0]), 0);
-        _exit(answer_and_drain(ends[1]));
-    }
-    assert_int_equal(close(ends[1]), 0);
-    go_over_with(ends[0]);
+    const pid_t peer = fork_peer(ends);
     const char some[last_bytes] = {0};
     assert_int_equal(send(ends[0], some, sizeof(some), 0), sizeof(some));
     assert_int_equal(close(ends[0]), 0);
-    int status = 0;
-    assert_int_equal(waitpid(peer, &status, 0), peer);
-    assert_int_equal(status, 0);
-    (void)alarm(0);
+    expect_all_arrived(peer);
 }
 
 /* A peer that is stopped meets this end's agent later than a second. */
@@ -542,13 +552,7 @@ static void bytes_before_a_close_arrive_when_the_agents_meet(void **state) {
     int ends[2];
     (void)alarm(hangs_after_s);
     make_pair(ends);
-    const pid_t peer = fork();
-    if (peer == 0) {
-        assert_int_equal(close(ends[0]), 0);
-        _exit(answer_and_drain(ends[1]));
-    }
-    assert_int_equal(close(ends[1]), 0);
-    go_over_with(ends[0]);
+    const pid_t peer = fork_peer(ends);
     int status = 0;
     assert_int_equal(kill(peer, SIGSTOP), 0);
     assert_int_equal(waitpid(peer, &status, WUNTRACED), peer);
@@ -557,9 +561,7 @@ static void bytes_before_a_close_arrive_when_the_agents_meet(void **state) {
     assert_int_equal(close(ends[0]), 0);
     (void)nanosleep(&longer_than_without_a_loss, NULL);
     assert_int_equal(kill(peer, SIGCONT), 0);
-    assert_int_equal(waitpid(peer, &status, 0), peer);
-    assert_int_equal(status, 0);
-    (void)alarm(0);
+    expect_all_arrived(peer);
 }
 
 int main(int count, char **words) {

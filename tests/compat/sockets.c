@@ -941,7 +941,7 @@ static void a_set_tells_of_a_passed_socket_once(void **state) {
     assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
     ends[0] = receive_descriptor(pipe_ends[1]);
     assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
-    /* What happens then is told still. */
+    /* The set still tells of what happens then. */
     assert_int_equal(send(ends[0], "!", 1, 0), 1);
     assert_int_equal(close(ends[1]), 0);
     assert_int_equal(epoll_wait(set, &event, 1, wait_ms), 1);
@@ -972,7 +972,7 @@ static void send_first_half(int ends[2], char bytes[2 * half_bytes], bool begins
     await(ends[1], POLLIN);
 }
 
-/* Whoever gets a socket gets the bytes that were not read before those behind them, or both ends fail. */
+/* A process that gets a socket gets its unread bytes before those behind them, or both ends fail. */
 static void no_bytes_are_missing_in_a_passed_socket(void **state) {
     int ends[2];
     int passing[2];

@@ -24,7 +24,7 @@ constexpr auto longest_pause = std::chrono::seconds{60};
 constexpr int part_of_time = 10;
 // A chain of followers has fewer servers, or is a loop.
 constexpr std::uint64_t most_hops = 8;
-// What a leader may tell, so that one that lies cannot take all memory: the faults of its contents, and a
+// A leader that lies must not take all memory, so it may tell so much: the faults of its contents, and a
 // list in which each name that this store may have takes so much, some thirty contents.
 constexpr std::uint64_t longest_health = std::uint64_t{4} << 20;
 constexpr std::uint64_t list_of_name = std::uint64_t{8} << 10;

@@ -68,7 +68,7 @@ void a_list_survives(void **) {
         assert_fails(cli::decode_list(text), "list that this rpma does not know");
     }
     assert_int_equal(cli::decode_list("[]")->size(), 0);
-    // What a later version adds to a content is left out.
+    // The reader leaves out what a later version adds to a content.
     std::string later = cli::encode_list({{"a", 7, some, ""}});
     later.insert(2, R"("new":[1,{"name":"b"}],"newer":{"sequence":8},"newest":null,)");
     assert_true(cli::decode_list(later).has_value() && cli::decode_list(later)->at(0).name == "a" &&

@@ -254,7 +254,7 @@ void what_is_left_makes_room_for_its_name(void **) {
     assert_true(upload->reserve(wanted.size()).verdict == cli::Verdict::NoRoom);
     assert_true(upload->store(wanted.size(), bytes_of(wanted), {}).verdict == cli::Verdict::Different);
     upload.reset();
-    // What would not be enough is not taken from the next push that may go on.
+    // The store keeps what would not be enough for the next push that may go on.
     upload = *store->upload("name");
     assert_true(upload->reserve(wanted.size() + 2 * cli::smallest_block).verdict == cli::Verdict::NoRoom);
     upload.reset();
