@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // base/mutex: the locks of the tree, which clang's thread safety analysis understands. SmallMutex,
-// SharedMutex and Condition have headers of their own.
+// WatchedMutex, SharedMutex and Condition have headers of their own.
 #pragma once
 
 #include <pthread.h>

@@ -4,8 +4,13 @@
 // sleeps.
 #pragma once
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cassert>
+#include <cerrno>
 
 #include "base/lock.hpp"
 #include "base/thread_safety.hpp"
@@ -31,7 +36,7 @@ public:
     }
     void leave() {
         if (state_.exchange(free, std::memory_order_release) == awaited) [[unlikely]] {
-            state_.notify_one();
+            call_futex(FUTEX_WAKE_PRIVATE, 1);
         }
     }
     // Tells the analysis that the mutex is held, where it cannot see that. A debug build checks it.
@@ -49,11 +54,20 @@ private:
         return state_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
                                               std::memory_order_relaxed);
     }
-    // The thread cannot know whether others still sleep, so it leaves the mutex as awaited.
+    // The thread cannot know whether others still sleep, so it leaves the mutex as awaited. It sleeps at
+    // once: std::atomic yields the processor some times first, which lets other processes of a busy machine
+    // run for long, while a mutex that this thread has too stays taken.
     [[gnu::noinline]] void wait() {
         while (state_.exchange(awaited, std::memory_order_acquire) != free) {
-            state_.wait(awaited, std::memory_order_relaxed);
+            call_futex(FUTEX_WAIT_PRIVATE, awaited);
         }
+    }
+    // Another thread may have destroyed the mutex before a call that wakes, as it may for std::mutex. That
+    // call then wakes a thread without a reason, or fails, and neither does harm.
+    [[gnu::noinline]] void call_futex(int operation, int value) {
+        const int error = errno;
+        (void)syscall(SYS_futex, &state_, operation, value, nullptr);
+        errno = error;
     }
 
     std::atomic<int> state_{free};

@@ -38,10 +38,10 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
-#include "base/mutex.hpp"
 #include "base/origin.hpp"
 #include "base/result.hpp"
 #include "base/shared_value.hpp"
+#include "base/watched_mutex.hpp"
 #include "soft/ground/unread_share.hpp"
 #include "soft/progress/lively.hpp"
 #include "soft/progress/nudges.hpp"
@@ -71,7 +71,7 @@ public:
     Group &operator=(const Group &) = delete;
 
     // Returns the lock with which a source's progress() is called.
-    [[nodiscard]] base::Mutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
+    [[nodiscard]] base::WatchedMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
     // A source is added once, with one socket; change() watches more of them.
     void add(Source &source, int fd, Interest interest) REQUIRES(mutex_);
     void remove(Source &source, int fd) REQUIRES(mutex_);
@@ -182,7 +182,7 @@ private:
     void arm(Arm how) REQUIRES(mutex_);
 
     const base::Fd epoll_;
-    base::Mutex mutex_;             // held during the progress() of all sources
+    base::WatchedMutex mutex_;      // held during the progress() of all sources
     std::uint64_t engine_key_ = 0;  // set before another thread knows the group
     // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
     TickedGroups::node_type tick_node_;

@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "base/ring.hpp"
 #include "base/shared_value.hpp"
+#include "base/watched_mutex.hpp"
 #include "soft/ground/faults.hpp"
 #include "soft/progress/outside_wait.hpp"
 #include "soft/progress/progress.hpp"
@@ -215,7 +216,7 @@ private:
         }
     }
 
-    base::Mutex
+    base::WatchedMutex
         mutex_;  // taken with a group's, queue pair's or channel's lock held, before a receive queue's
     base::Ring<Entry> ring_ GUARDED_BY(mutex_);
     std::atomic<bool> has_entries_{false};  // changed with the lock

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "base/ring.hpp"
+#include "base/watched_mutex.hpp"
 
 namespace soft {
 
@@ -112,7 +112,7 @@ public:
     }
 
 private:
-    mutable base::Mutex mutex_;  // taken with a group's or completion queue's lock held
+    mutable base::WatchedMutex mutex_;  // taken with a group's or completion queue's lock held
     PostedReceives posted_ GUARDED_BY(mutex_);
     std::size_t used_ GUARDED_BY(mutex_) = 0;
     bool starved_ GUARDED_BY(mutex_) = false;

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/mutex.hpp"
+#include "base/watched_mutex.hpp"
 #include "soft/ground/tcp.hpp"
 #include "soft/link/link.hpp"
 #include "soft/progress/progress.hpp"
@@ -206,7 +206,7 @@ private:
     std::atomic<bool> wants_turn_{false};   // serve() has something to do; changed with the lock
     std::atomic<bool> has_no_link_{false};  // it is open, and has no link; changed with the lock
 
-    mutable base::Mutex mutex_;
+    mutable base::WatchedMutex mutex_;
     State state_ GUARDED_BY(mutex_) = State::Idle;
     SendQueue queue_ GUARDED_BY(mutex_);
     Batch batch_ GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// base/small_mutex: tests that one thread at a time has the mutex, and that the threads that wait get it.
+// base/small_mutex, base/watched_mutex: tests that one thread at a time has the mutex, and that the threads
+// that wait get it.
 #include "base/small_mutex.hpp"
 
 #include <latch>
@@ -7,13 +8,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/watched_mutex.hpp"
+
 // check.hpp comes last, because it has macros with everyday names.
 #include "check.hpp"
 
 namespace {
 
+template <typename Mutex>
 void a_mutex_is_taken_once(void **) {
-    base::SmallMutex mutex;
+    Mutex mutex;
     if (!mutex.try_lock()) {
         fail();
         return;
@@ -24,10 +28,11 @@ void a_mutex_is_taken_once(void **) {
     assert_false(mutex.try_lock());
 }
 
+template <typename Mutex>
 void threads_take_turns(void **) {
     constexpr int threads = 4;
     constexpr int rounds = 20000;
-    base::SmallMutex mutex;
+    Mutex mutex;
     long count = 0;
     {
         std::latch all{threads};
@@ -49,9 +54,10 @@ void threads_take_turns(void **) {
 
 // Each thread sleeps, because the mutex is taken until all threads wait for it or are about to. The thread
 // that gets the mutex leaves it to the next.
+template <typename Mutex>
 void all_that_wait_are_woken(void **) {
     constexpr int threads = 8;
-    base::SmallMutex mutex;
+    Mutex mutex;
     int count = 0;
     {
         std::unique_lock held{mutex};
@@ -77,9 +83,12 @@ void all_that_wait_are_woken(void **) {
 
 int main() {
     const CMUnitTest tests[] = {
-        cmocka_unit_test(a_mutex_is_taken_once),
-        cmocka_unit_test(threads_take_turns),
-        cmocka_unit_test(all_that_wait_are_woken),
+        cmocka_unit_test(a_mutex_is_taken_once<base::SmallMutex>),
+        cmocka_unit_test(a_mutex_is_taken_once<base::WatchedMutex>),
+        cmocka_unit_test(threads_take_turns<base::SmallMutex>),
+        cmocka_unit_test(threads_take_turns<base::WatchedMutex>),
+        cmocka_unit_test(all_that_wait_are_woken<base::SmallMutex>),
+        cmocka_unit_test(all_that_wait_are_woken<base::WatchedMutex>),
     };
     return cmocka_run_group_tests_name("base_small_mutex", tests, nullptr, nullptr);
 }
