@@ -81,21 +81,15 @@ void die_by_default(int signal, siginfo_t *info) {
 
 }  // namespace
 
-// Small copies are guarded without a section, because to enter one takes longer than they do. The handler
-// knows their instructions, and lets a thread that faults there go on at the end, with another result. They
-// copy as copy() does below. ThreadSanitizer does not see what they do, so they are not for it.
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-#define PERSIST_SMALL_COPIES 1
+#if PERSIST_SMALL_COPIES
 extern "C" {
-// Returns 1, or 0 when a byte could not be copied.
-[[gnu::visibility("hidden")]] int persist_small_copy(void *to, const void *from, std::size_t size);
-[[gnu::visibility("hidden")]] extern const char persist_small_copy_end[];
+[[gnu::visibility("hidden")]] extern const char persist_small_copy_done[];
 [[gnu::visibility("hidden")]] extern const char persist_small_copy_faulted[];
 }
 asm(R"(
         .pushsection .text.persist_small_copy, "ax", @progbits
-        .globl persist_small_copy, persist_small_copy_end, persist_small_copy_faulted
-        .hidden persist_small_copy, persist_small_copy_end, persist_small_copy_faulted
+        .globl persist_small_copy, persist_small_copy_done, persist_small_copy_faulted
+        .hidden persist_small_copy, persist_small_copy_done, persist_small_copy_faulted
         .type persist_small_copy, @function
 persist_small_copy:
         .cfi_startproc
@@ -103,7 +97,7 @@ persist_small_copy:
         jne 1f
         mov (%rsi), %rax
         mov %rax, (%rdi)
-        jmp persist_small_copy_end
+        jmp persist_small_copy_done
 1:      cmp $16, %rdx
         jb 3f
 2:      movups (%rsi), %xmm0
@@ -115,7 +109,7 @@ persist_small_copy:
         jae 2b
 3:      mov %rdx, %rcx
         rep movsb
-persist_small_copy_end:
+persist_small_copy_done:
         mov $1, %eax
         ret
 persist_small_copy_faulted:
@@ -125,27 +119,16 @@ persist_small_copy_faulted:
         .size persist_small_copy, . - persist_small_copy
         .popsection
 )");
-#else
-#define PERSIST_SMALL_COPIES 0
 #endif
 
 namespace {
 
-constexpr std::size_t most_of_a_small_copy = PERSIST_SMALL_COPIES != 0 ? 512 : 0;
+std::atomic<const GuardedInstructions *> newest_instructions;
 
-// Lets a thread that has faulted in a small copy go on behind it.
-bool leave_small_copy([[maybe_unused]] void *context) {
 #if PERSIST_SMALL_COPIES
-    auto &next = static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RIP];
-    const auto begin = reinterpret_cast<std::uintptr_t>(&persist_small_copy);
-    const auto end = reinterpret_cast<std::uintptr_t>(persist_small_copy_end);
-    if (static_cast<std::uintptr_t>(next) - begin < end - begin) {
-        next = static_cast<greg_t>(reinterpret_cast<std::uintptr_t>(persist_small_copy_faulted));
-        return true;
-    }
+const GuardedInstructions small_copies{reinterpret_cast<const void *>(&persist_small_copy),
+                                       persist_small_copy_done, persist_small_copy_faulted};
 #endif
-    return false;
-}
 
 // Returns the signals that were blocked where the fault happened. The kernel fills 64 bits of the larger
 // sigset_t.
@@ -210,7 +193,7 @@ bool is_of(const Section &section, int signal, const siginfo_t *info) {
 // A fault that belongs to no section goes to the handler before ours, also when it interrupts a section: a
 // signal handler of the program may fault on purpose, and has a handler for that.
 void on_fault(int signal, siginfo_t *info, void *context) {
-    if (faults_again(signal, info) && leave_small_copy(context)) {
+    if (faults_again(signal, info) && GuardedInstructions::leave(context)) {
         return;
     }
     Section *const section = innermost;
@@ -255,17 +238,12 @@ void install(int signal, std::atomic<Previous *> &newest) {
     sigaction(signal, &action, nullptr);
 }
 
-// Relaxed is enough, because it only says whether to install; the handler finds its data by itself.
-std::atomic<bool> installed{false};
-
 // Runs one guarded section. It is a function of its own so that `outer` is not changed after sigsetjmp, and
 // keeps its value after a jump. The signal fences keep the compiler from moving the work out of the section;
 // no other thread is concerned.
 template <typename Work>
 [[gnu::noinline]] bool attempt(Range to, std::span<const iovec> from, Work work) {
-    if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
-        install_guard();
-    }
+    ensure_guard();
     Section section;
     section.to = to;
     section.from = from;
@@ -313,24 +291,6 @@ void copy(void *to, const void *from, std::size_t size) {
     }
 }
 
-bool small_copy([[maybe_unused]] void *to, [[maybe_unused]] const void *from,
-                [[maybe_unused]] std::size_t size) {
-    if (!installed.load(std::memory_order_relaxed)) [[unlikely]] {
-        install_guard();
-    }
-#if PERSIST_SMALL_COPIES
-    return persist_small_copy(to, from, size) != 0;
-#else
-    return false;  // it is not called
-#endif
-}
-
-// These two are not inlined, because a small copy would then save registers for them.
-[[gnu::noinline]] bool large_copy(void *to, const void *from, std::size_t size) {
-    const iovec piece = base::part_of(from, size);
-    return attempt(range_of(to, size), {&piece, 1}, [to, from, size] { copy(to, from, size); });
-}
-
 [[gnu::noinline]] bool gather_many(std::byte *to, std::span<const iovec> pieces) {
     const std::size_t size = base::size_of(pieces);
     if (size == 0) {
@@ -340,7 +300,7 @@ bool small_copy([[maybe_unused]] void *to, [[maybe_unused]] const void *from,
         return std::ranges::all_of(pieces, [&to](const iovec &piece) {
             std::byte *const place = to;
             to += piece.iov_len;
-            return small_copy(place, piece.iov_base, piece.iov_len);
+            return guarded_copy(place, piece.iov_base, piece.iov_len);
         });
     }
     return attempt(range_of(to, size), pieces, [to, pieces] {
@@ -354,17 +314,40 @@ bool small_copy([[maybe_unused]] void *to, [[maybe_unused]] const void *from,
 
 }  // namespace
 
+GuardedInstructions::GuardedInstructions(const void *begin, const void *end, const void *faulted)
+    : begin_{reinterpret_cast<std::uintptr_t>(begin)},
+      end_{reinterpret_cast<std::uintptr_t>(end)},
+      faulted_{reinterpret_cast<std::uintptr_t>(faulted)},
+      next_{newest_instructions.load(std::memory_order_relaxed)} {
+    while (!newest_instructions.compare_exchange_weak(next_, this, std::memory_order_release)) {
+    }
+}
+
+bool GuardedInstructions::leave([[maybe_unused]] void *context) {
+#ifdef __x86_64__
+    auto &next = static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RIP];
+    for (const auto *one = newest_instructions.load(std::memory_order_acquire); one != nullptr;
+         one = one->next_) {
+        if (static_cast<std::uintptr_t>(next) - one->begin_ < one->end_ - one->begin_) {
+            next = static_cast<greg_t>(one->faulted_);
+            return true;
+        }
+    }
+#endif
+    return false;
+}
+
+std::atomic<bool> guard_is_installed{false};
+
 void install_guard() {
     install(SIGSEGV, newest_segv);
     install(SIGBUS, newest_bus);
-    base::set_shared(installed, true);
+    base::set_shared(guard_is_installed, true);
 }
 
-bool guarded_copy(void *to, const void *from, std::size_t size) {
-    if (size == 0) {
-        return true;  // the pointers may be null
-    }
-    return size <= most_of_a_small_copy ? small_copy(to, from, size) : large_copy(to, from, size);
+bool large_copy(void *to, const void *from, std::size_t size) {
+    const iovec piece = base::part_of(from, size);
+    return attempt(range_of(to, size), {&piece, 1}, [to, from, size] { copy(to, from, size); });
 }
 
 bool guarded_gather(std::byte *to, std::span<const iovec> pieces) {

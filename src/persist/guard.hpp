@@ -18,11 +18,61 @@ namespace persist {
 // The first guarded section calls it too. Any thread may call it.
 void install_guard();
 
+// Installs the handler unless that was done once. Relaxed is enough, because the flag only says whether to
+// install; the handler finds its data by itself.
+extern std::atomic<bool> guard_is_installed;
+inline void ensure_guard() {
+    if (!guard_is_installed.load(std::memory_order_relaxed)) [[unlikely]] {
+        install_guard();
+    }
+}
+
+// Instructions in assembly that touch memory which may vanish. To enter a guarded section takes longer than
+// they do, so the handler knows where they are: a thread that faults from `begin` to `end` goes on at
+// `faulted`. That is also so for a restartable sequence (rseq(2)), whose fault the kernel reports at the
+// place where the sequence is left; that place is in the range too. An object lasts as long as the process.
+class GuardedInstructions {
+public:
+    GuardedInstructions(const void *begin, const void *end, const void *faulted);
+    GuardedInstructions(const GuardedInstructions &) = delete;
+    GuardedInstructions &operator=(const GuardedInstructions &) = delete;
+
+    // Lets a thread that has faulted in one of them go on. Returns false when it has not. It is for the
+    // handler, whose third argument is `context`.
+    [[nodiscard]] static bool leave(void *context);
+
+private:
+    const std::uintptr_t begin_;
+    const std::uintptr_t end_;
+    const std::uintptr_t faulted_;
+    const GuardedInstructions *next_ = nullptr;
+};
+
+// Small copies are guarded without a section. They copy as large_copy() does. ThreadSanitizer does not see
+// what they do, so they are not for it.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define PERSIST_SMALL_COPIES 1
+#else
+#define PERSIST_SMALL_COPIES 0
+#endif
+inline constexpr std::size_t most_of_a_small_copy = PERSIST_SMALL_COPIES != 0 ? 512 : 0;
+// Returns 1, or 0 when a byte could not be copied.
+extern "C" [[gnu::visibility("hidden")]] int persist_small_copy(void *to, const void *from, std::size_t size);
+[[nodiscard]] bool large_copy(void *to, const void *from, std::size_t size);
+
 // Copies `size` bytes between areas that do not overlap. Returns false when either side faulted; any part of
 // `to` may then have been written. Eight bytes to an aligned place are one atomic store. Any thread may call
 // it in which SIGSEGV and SIGBUS are not blocked (the kernel ends a process that faults with them blocked).
 // It blocks only as memory does.
-[[nodiscard]] bool guarded_copy(void *to, const void *from, std::size_t size);
+[[nodiscard, gnu::always_inline]] inline bool guarded_copy(void *to, const void *from, std::size_t size) {
+#if PERSIST_SMALL_COPIES
+    if (size <= most_of_a_small_copy) {
+        ensure_guard();
+        return persist_small_copy(to, from, size) != 0;
+    }
+#endif
+    return large_copy(to, from, size);
+}
 
 // Copies the pieces to `to`, one after the other, as guarded_copy() does.
 [[nodiscard]] bool guarded_gather(std::byte *to, std::span<const iovec> pieces);

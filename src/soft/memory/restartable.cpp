@@ -8,7 +8,6 @@
 #include <cstddef>
 
 #include "base/fork.hpp"
-#include "base/parts.hpp"
 #include "persist/guard.hpp"
 
 #if defined(__x86_64__) && __has_include(<sys/rseq.h>)
@@ -26,20 +25,21 @@ namespace {
 constexpr long is_done = 0;
 constexpr long is_interrupted = -5001;
 constexpr long is_refused = -5002;
+[[maybe_unused]] constexpr long is_faulted = -5004;
 [[maybe_unused]] constexpr long is_lost =
     -5003;  // the bytes were not the expected ones; in the instructions only
 
 // The operands of the sequence. The instructions know where each is.
 struct Request {
-    std::uint64_t first = 0;   // where to copy, or exchange
-    std::uint64_t second = 0;  // from where to copy; what is expected, and then what was found
-    std::uint64_t third = 0;   // how many bytes to copy; what is desired
-    std::uint64_t kind = 0;    // 2: copies, 4: exchanges, 6: makes the system call
-    std::uint64_t call = 0;
-    std::uint64_t arguments[5] = {};
-    std::uint64_t reached = 0;  // where the copy ended
-    std::uint64_t stretch = 0;
-    const std::uint64_t *present = nullptr;  // the number of the present stretch
+    std::uint64_t first;   // where to copy, or exchange
+    std::uint64_t second;  // from where to copy; what is expected, and then what was found
+    std::uint64_t third;   // how many bytes to copy; what is desired
+    std::uint64_t kind;    // 2: copies, 4: exchanges, 6: makes the system call
+    std::uint64_t call;
+    std::uint64_t arguments[5];
+    std::uint64_t reached;  // where the copy ended
+    std::uint64_t stretch;
+    const std::uint64_t *present;  // the number of the present stretch
 };
 static_assert(offsetof(Request, kind) == 24 && offsetof(Request, call) == 32 &&
               offsetof(Request, arguments) == 40 && offsetof(Request, reached) == 80 &&
@@ -54,6 +54,8 @@ constexpr std::uint64_t calls = 6;
 
 // The kernel reads this description of the sequence.
 extern "C" [[gnu::visibility("hidden")]] const rseq_cs softrdma_sequence_described;
+extern "C" [[gnu::visibility("hidden")]] const char softrdma_sequence_end[];
+extern "C" [[gnu::visibility("hidden")]] const char softrdma_sequence_faulted[];
 
 // The sequence is from 1 to 6. The kernel lets a thread that it interrupts there go on at 91. It clears the
 // field, also when it interrupts the thread before 1. So the first look is at the field. The second one finds
@@ -62,6 +64,8 @@ extern "C" [[gnu::visibility("hidden")]] const rseq_cs softrdma_sequence_describ
 // An interrupted copy goes on with the next sequence, and may store some bytes again. An exchange that was
 // made must not be made again: it has set the zero flag, and r10 tells that the flag is its. The system call
 // is the last instruction of the sequence, so a thread that is interrupted there has not begun it.
+//
+// Where memory is gone, the thread goes on at softrdma_sequence_faulted, as persist's handler has it.
 //
 // Less than a kibibyte is copied by 16 bytes, and more by a string instruction, which is as fast as memcpy(3)
 // then.
@@ -158,12 +162,21 @@ softrdma_sequence_described:
 95:     movq %rax, 8(%r11)
         movq $-5003, %rax
         ret
+        .globl softrdma_sequence_end, softrdma_sequence_faulted
+        .hidden softrdma_sequence_end, softrdma_sequence_faulted
+softrdma_sequence_end:
+softrdma_sequence_faulted:
+        movq $-5004, %rax
+        ret
 )");
 }
 
 namespace {
 
 static_assert(RSEQ_SIG == 0x53053053);
+
+const persist::GuardedInstructions guarded_sequence{reinterpret_cast<const void *>(&softrdma_sequence),
+                                                    softrdma_sequence_end, softrdma_sequence_faulted};
 
 // The stretch of this thread that was present last. It is initial-exec, as guard.cpp's variables are: each
 // access of a few bytes looks at it.
@@ -185,6 +198,7 @@ bool is_registered() {
 }
 
 long run(const Look &look, Request &request) {
+    persist::ensure_guard();
     request.stretch = look.stretch.number;
     request.present = &last.stretch.number;
     return softrdma_sequence(&area().rseq_cs, look.place, look.value, &request);
@@ -230,23 +244,20 @@ namespace {
 Outcome outcome_of(long result) {
     return result == is_interrupted ? Outcome::Interrupted
            : result == is_refused   ? Outcome::Refused
+           : result == is_faulted   ? Outcome::Faulted
                                     : Outcome::Done;
 }
 
 }  // namespace
 
 Outcome copy(const Look &look, Copy &copy) {
-    Request request{.first = reinterpret_cast<std::uintptr_t>(copy.to),
-                    .second = reinterpret_cast<std::uintptr_t>(copy.from),
-                    .third = copy.bytes,
-                    .kind = copies};
-    const iovec from = base::part_of(copy.from, copy.bytes);
-    long result = 0;
-    if (!persist::guarded(copy.to, copy.bytes, [&] { result = run(look, request); }, {&from, 1})) {
-        return Outcome::Faulted;
-    }
-    if (result == is_refused) {
-        return Outcome::Refused;
+    Request request;  // the instructions use no other member
+    request.first = reinterpret_cast<std::uintptr_t>(copy.to);
+    request.second = reinterpret_cast<std::uintptr_t>(copy.from);
+    request.third = copy.bytes;
+    request.kind = copies;
+    if (const long result = run(look, request); result == is_refused || result == is_faulted) [[unlikely]] {
+        return outcome_of(result);
     }
     const std::size_t copied = request.reached - request.first;
     copy = {.to = copy.to + copied, .from = copy.from + copied, .bytes = copy.bytes - copied};
@@ -255,14 +266,12 @@ Outcome copy(const Look &look, Copy &copy) {
 
 Outcome exchange(const Look &look, std::uint64_t *to, std::uint64_t &expected, std::uint64_t desired,
                  bool &replaced) {
-    Request request{.first = reinterpret_cast<std::uintptr_t>(to),
-                    .second = expected,
-                    .third = desired,
-                    .kind = exchanges};
-    long result = 0;
-    if (!persist::guarded(to, sizeof(*to), [&] { result = run(look, request); })) {
-        return Outcome::Faulted;
-    }
+    Request request;
+    request.first = reinterpret_cast<std::uintptr_t>(to);
+    request.second = expected;
+    request.third = desired;
+    request.kind = exchanges;
+    const long result = run(look, request);
     expected = request.second;
     replaced = result == is_done;
     return outcome_of(result);
@@ -271,10 +280,16 @@ Outcome exchange(const Look &look, std::uint64_t *to, std::uint64_t &expected, s
 Outcome transfer(const Look &look, long call, pid_t peer, std::span<const iovec> here, const iovec &there,
                  ssize_t &result) {
     Request request{
+        .first = 0,
+        .second = 0,
+        .third = 0,
         .kind = calls,
         .call = static_cast<std::uint64_t>(call),
         .arguments = {static_cast<std::uint64_t>(peer), reinterpret_cast<std::uintptr_t>(here.data()),
-                      here.size(), reinterpret_cast<std::uintptr_t>(&there), 1}};
+                      here.size(), reinterpret_cast<std::uintptr_t>(&there), 1},
+        .reached = 0,
+        .stretch = 0,
+        .present = nullptr};
     if (look.stretch.number != 0) {
         result = run(look, request);
         return outcome_of(result);
