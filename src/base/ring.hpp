@@ -4,6 +4,8 @@
 // items that it had at once. It is not thread-safe: its owner locks.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <memory>
@@ -19,10 +21,14 @@ class Ring {
 
 public:
     explicit Ring(std::size_t capacity)
-        : places_{std::make_unique_for_overwrite<Place[]>(capacity)}, capacity_{capacity} {}
+        : capacity_{capacity},
+          mask_{std::bit_ceil(std::max(capacity, std::size_t{1})) - 1},
+          places_{std::make_unique_for_overwrite<Place[]>(places())} {}
 
     [[nodiscard]] std::size_t size() const { return size_; }
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
+    // Returns the number of places: a power of two, at least capacity().
+    [[nodiscard]] std::size_t places() const { return mask_ + 1; }
     [[nodiscard]] bool empty() const { return size_ == 0; }
     [[nodiscard]] bool full() const { return size_ == capacity_; }
 
@@ -41,11 +47,11 @@ public:
     }
     [[nodiscard]] T &back() { return at(size_ - 1); }
 
-    // Returns the number of the place of an item that is in the ring, below capacity().
+    // Returns the number of the place of an item that is in the ring, below places().
     [[nodiscard]] std::size_t place_of(const T &item) const {
         return static_cast<std::size_t>(reinterpret_cast<const Place *>(&item) - places_.get());
     }
-    // Returns the number of the place of the oldest item, below capacity().
+    // Returns the number of the place of the oldest item, below places().
     [[nodiscard]] std::size_t front_place() const { return head_; }
     // Returns the number of the place that the next item gets.
     [[nodiscard]] std::size_t next_place() const { return place(size_); }
@@ -82,13 +88,11 @@ private:
         T item;
     };
 
-    [[nodiscard]] std::size_t place(std::size_t index) const {
-        const std::size_t sum = head_ + index;
-        return sum < capacity_ ? sum : sum - capacity_;
-    }
+    [[nodiscard]] std::size_t place(std::size_t index) const { return (head_ + index) & mask_; }
 
-    std::unique_ptr<Place[]> places_;
     std::size_t capacity_;
+    std::size_t mask_;
+    std::unique_ptr<Place[]> places_;
     std::size_t head_ = 0;
     std::size_t size_ = 0;
 };

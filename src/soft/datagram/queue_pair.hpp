@@ -66,6 +66,7 @@ private:
         std::uint8_t flags = 0;  // IBV_SEND_
         std::uint8_t sges = 0;
         std::byte *kept = nullptr;  // the copy of inline data
+        ibv_sge *list = nullptr;
 
         [[nodiscard]] bool is(ibv_send_flags flag) const { return (flags & flag) != 0; }
     };

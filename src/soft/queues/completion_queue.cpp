@@ -88,8 +88,10 @@ template <typename Note>
             released.queue_pair->release(released.queue, released.slots);
         }
     };
-    for (; taken < entries && !ring_.empty(); ++taken) {
-        const Entry &entry = ring_.front();
+    const int most =
+        std::min(entries, static_cast<int>(ring_.size()));  // a program may ask for less than none
+    for (; taken < most; ++taken) {
+        const Entry &entry = ring_.at(static_cast<unsigned>(taken));
         completions[taken] = entry.completion;
         note();
         if (entry.queue_pair == released.queue_pair && entry.queue == released.queue) {
@@ -100,8 +102,8 @@ template <typename Note>
             released.queue = entry.queue;
             released.slots = entry.slots;
         }
-        ring_.pop();
     }
+    ring_.pop(static_cast<unsigned>(taken));
     release();
     if (ring_.empty()) {
         base::set_shared(has_entries_, false);
@@ -264,11 +266,8 @@ bool CompletionQueue::push(const ibv_wc &completion, Completing &queue_pair, Wor
     return pushed;
 }
 
-[[gnu::hot]] void CompletionQueue::tell_entries() {
-    if (!ring_.empty() && !has_entries_.load(std::memory_order_relaxed)) {
-        base::set_shared(has_entries_, true);
-    }
-    if (waiters_.any() && served_here != this) {
+void CompletionQueue::tell_waiters() {
+    if (served_here != this) {
         waiters_.tell(!ring_.empty());
     }
 }
@@ -318,7 +317,7 @@ void CompletionQueue::remove(const Completing &queue_pair) {
     const base::Lock lock{mutex_};
     const auto place = [this](std::size_t index) {
         mutex_.assert_held();
-        return (ring_.front_place() + index) % ring_.capacity();
+        return ring_.place_of(ring_.at(index));
     };
     std::size_t kept = 0;
     for (std::size_t i = 0; i < ring_.size(); ++i) {
@@ -392,7 +391,7 @@ int CompletionQueue::resize(int entries) {
     if (ring_.size() > larger.capacity()) {
         return EINVAL;
     }
-    auto stamps = stamps_ != nullptr ? std::make_unique_for_overwrite<Stamp[]>(given) : nullptr;
+    auto stamps = stamps_ != nullptr ? std::make_unique_for_overwrite<Stamp[]>(larger.places()) : nullptr;
     for (; !ring_.empty(); ring_.pop()) {
         if (stamps != nullptr) {
             stamps[larger.next_place()] = stamps_[ring_.front_place()];

@@ -184,7 +184,15 @@ private:
         return true;
     }
     // Tells pollers and threads outside of entries that were pushed.
-    void tell_entries() REQUIRES(mutex_);
+    void tell_entries() REQUIRES(mutex_) {
+        if (!ring_.empty() && !has_entries_.load(std::memory_order_relaxed)) {
+            base::set_shared(has_entries_, true);
+        }
+        if (waiters_.any()) [[unlikely]] {
+            tell_waiters();
+        }
+    }
+    void tell_waiters() REQUIRES(mutex_);
     void notify_channel();
     template <typename Note>
     int take_noted(int entries, ibv_wc *completions, Note note) EXCLUDES(mutex_);

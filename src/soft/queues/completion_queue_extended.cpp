@@ -31,7 +31,7 @@ void CompletionQueue::extend(std::uint64_t parts) {
         read_completion_ts = [](ibv_cq_ex *self) { return queue_of(self).read_stamp_.raw; };
         read_completion_wallclock_ns = [](ibv_cq_ex *self) { return queue_of(self).read_stamp_.wallclock; };
         const base::Lock lock{mutex_};
-        stamps_ = std::make_unique_for_overwrite<Stamp[]>(ring_.capacity());
+        stamps_ = std::make_unique_for_overwrite<Stamp[]>(ring_.places());
         watched_ = true;
     }
     start_poll = [](ibv_cq_ex *self, ibv_poll_cq_attr *attributes) {

@@ -32,14 +32,14 @@ namespace soft {
 }
 
 // Request has the members `sges`, the number of elements; `length`, of all bytes; is(IBV_SEND_INLINE);
-// and `kept`, for this class alone. The owner locks; release() needs no lock.
+// and for this class alone `list`, the elements, and `kept`. The owner locks; release() needs no lock.
 template <typename Request>
 class PostedSends : public base::Ring<Request> {
 public:
     explicit PostedSends(const ibv_qp_cap &cap)
         : base::Ring<Request>{cap.max_send_wr},
           max_sge_{cap.max_send_sge},
-          sges_{std::make_unique_for_overwrite<ibv_sge[]>(cap.max_send_wr * max_sge_)} {}
+          sges_{std::make_unique_for_overwrite<ibv_sge[]>(this->places() * max_sge_)} {}
     ~PostedSends() { clear(); }
     PostedSends(const PostedSends &) = delete;
     PostedSends &operator=(const PostedSends &) = delete;
@@ -61,9 +61,10 @@ public:
     Request &push(const ibv_send_wr &posted, Make make) {
         used_.fetch_add(1, std::memory_order_relaxed);
         Request &request = base::Ring<Request>::push_made(make);
-        ibv_sge *const own = sges_at(request);
-        for (std::size_t i = 0; i < request.sges; ++i) {
-            own[i] = posted.sg_list[i];  // there are few, so that a call of memmove would take longer
+        request.list = sges_.get() + this->place_of(request) * max_sge_;
+        for (unsigned i = 0; i < request.sges; ++i) {
+            request.list[i] =
+                posted.sg_list[i];  // there are few, so that a call of memmove would take longer
         }
         return request;
     }
@@ -94,7 +95,7 @@ public:
             }
         }
         request.sges = 1;
-        *sges_at(request) = {
+        *request.list = {
             .addr = reinterpret_cast<std::uintptr_t>(request.kept), .length = request.length, .lkey = 0};
         return true;
     }
@@ -137,8 +138,8 @@ public:
         used_.store(0, std::memory_order_relaxed);
     }
 
-    [[nodiscard]] std::span<const ibv_sge> sges_of(const Request &request) const {
-        return {sges_at(request), request.sges};
+    [[nodiscard]] static std::span<const ibv_sge> sges_of(const Request &request) {
+        return {request.list, request.sges};
     }
     // Returns the address of a piece of inline data.
     [[nodiscard]] static std::byte *address_of(const ibv_sge &sge) {
@@ -147,10 +148,6 @@ public:
     }
 
 private:
-    [[nodiscard]] ibv_sge *sges_at(const Request &request) const {
-        return sges_.get() + this->place_of(request) * max_sge_;
-    }
-
     const std::size_t max_sge_;
     std::unique_ptr<ibv_sge[]> sges_;  // max_sge_ for each place; touched only where a request has used it
     std::atomic<unsigned> used_{

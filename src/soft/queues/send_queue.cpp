@@ -8,6 +8,9 @@ namespace soft {
 namespace {
 
 ibv_wc_opcode completion_opcode(int opcode) {
+    if (opcode == IBV_WR_RDMA_WRITE) [[likely]] {
+        return IBV_WC_RDMA_WRITE;
+    }
     switch (opcode) {
         case IBV_WR_RDMA_READ:
             return IBV_WC_RDMA_READ;
@@ -167,8 +170,10 @@ inline void SendQueue::remove(std::size_t count) {
     first_unbuilt_ -= count;
     first_sent_ -= std::min(first_sent_, count);
     first_awaiting_ -= std::min(first_awaiting_, count);
-    all_sent_ = all_sent_ || (last_left_ != 0 && last_left_ <= count);
-    last_left_ -= std::min(last_left_, count);
+    if (last_left_ != 0) [[unlikely]] {
+        all_sent_ = all_sent_ || last_left_ <= count;
+        last_left_ -= std::min(last_left_, count);
+    }
 }
 
 // Takes the lock of the completion queue once for all completions.
@@ -179,16 +184,21 @@ inline void SendQueue::remove(std::size_t count) {
         ++unsignaled_;
         ++done;
     };
-    while (is_done(done) && !makes_completion(requests_.at(done))) {
-        pass(requests_.at(done));
+    // Returns the next request that is done; null when there is none.
+    const auto next = [&]() -> SendRequest * {
+        SendRequest *const request = done != first_uncommitted_ ? &requests_.at(done) : nullptr;
+        return request != nullptr && request->state == SendRequest::State::Done ? request : nullptr;
+    };
+    SendRequest *request = next();
+    for (; request != nullptr && !makes_completion(*request); request = next()) {
+        pass(*request);
     }
-    if (is_done(done)) {
+    if (request != nullptr) {
         completions_.push_many([&](const auto &push) {
-            while (is_done(done)) {
-                SendRequest &request = requests_.at(done);
-                pass(request);
-                if (makes_completion(request)) {
-                    complete(request, push);
+            for (; request != nullptr; request = next()) {
+                pass(*request);
+                if (makes_completion(*request)) {
+                    complete(*request, push);
                 }
             }
         });

@@ -19,8 +19,7 @@
 
 namespace soft {
 
-// It is not thread-safe: its owner locks. release() and sges_of() need no lock, because the scatter list of a
-// request in the queue does not change.
+// It is not thread-safe: its owner locks. release() needs no lock.
 class SendQueue {
 public:
     // `completing` is the queue pair, whose completions free places here.
@@ -68,8 +67,8 @@ public:
         return waiting == 0 ? nullptr : requests_.keep_waiting(chain, posted, waiting);
     }
     void release(unsigned slots) { requests_.release(slots); }
-    [[nodiscard]] std::span<const ibv_sge> sges_of(const SendRequest &request) const {
-        return requests_.sges_of(request);
+    [[nodiscard]] static std::span<const ibv_sge> sges_of(const SendRequest &request) {
+        return PostedSends<SendRequest>::sges_of(request);
     }
     [[nodiscard]] static std::byte *address_of(const ibv_sge &sge) {
         return PostedSends<SendRequest>::address_of(sge);
@@ -84,7 +83,8 @@ public:
     // has_next() tells whether a request is not wholly in a batch; next() returns the oldest of these.
     [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
     [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
-    // Returns the request that was posted last, when has_next().
+    // Returns whether next() is the request that was posted last; youngest() returns that, when has_next().
+    [[nodiscard]] bool next_is_youngest() const { return first_unbuilt_ + 1 == requests_.size(); }
     [[nodiscard]] const SendRequest &youngest() const { return requests_.at(requests_.size() - 1); }
     // Returns whether a request may begin. After a fence nothing begins before the answers to earlier
     // requests have come, and at most `most_awaiting` requests wait for an answer.
@@ -164,9 +164,6 @@ private:
     void commit(std::size_t end);
     void retire();
     void remove(std::size_t count);
-    [[nodiscard]] bool is_done(std::size_t index) const {
-        return index != first_uncommitted_ && requests_.at(index).state == SendRequest::State::Done;
-    }
     [[nodiscard]] static bool is_acknowledged(const SendRequest &request) {
         return !request.needs_answer && !changes_window(request.opcode);
     }

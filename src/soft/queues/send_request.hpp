@@ -34,6 +34,7 @@ struct SendRequest {
     std::uint64_t compare_add = 0;  // this and the next members are of an atomic operation
     std::uint64_t swap = 0;
     std::byte *kept = nullptr;  // the copy of inline data
+    ibv_sge *list = nullptr;
 
     [[nodiscard]] bool is(ibv_send_flags flag) const { return (flags & flag) != 0; }
 };
