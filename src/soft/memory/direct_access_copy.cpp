@@ -93,12 +93,14 @@ bool DirectAccess::begin_access(std::uint32_t key, std::uint64_t address, std::s
     if ((rights & right) != right || address < begin || bytes > length || address - begin > length - bytes) {
         return false;
     }
-    const std::uint64_t place = offer.place.load(std::memory_order_relaxed) + (address - begin);
+    const std::uint64_t place = offer.place.load(std::memory_order_relaxed);
+    const std::uint64_t registration = offer.registration.load(std::memory_order_relaxed);
     const Mapped *const mapped = mapped_ != nullptr ? &(*mapped_)[number_] : nullptr;
-    const bool is_mapped = mapped != nullptr && mapped->memory && is_of(*mapped, offer) &&
-                           length == mapped->length && rights == mapped->rights;
-    reached = {.memory = {.iov_base = reinterpret_cast<void *>(place),  // NOLINT(performance-no-int-to-ptr)
-                          .iov_len = bytes},
+    const bool is_mapped = mapped != nullptr && mapped->memory && registration == mapped->registration &&
+                           place == mapped->place && length == mapped->length && rights == mapped->rights;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the peer tells its addresses as numbers.
+    void *const there = reinterpret_cast<void *>(place + (address - begin));
+    reached = {.memory = {.iov_base = there, .iov_len = bytes},
                .mapped = is_mapped ? mapped->memory->at(address - begin) : nullptr,
                .durable = (rights & SOFTRDMA_ACCESS_FLUSH_PERSISTENT) != 0,
                .from_begin = address - begin,

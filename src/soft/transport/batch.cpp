@@ -31,7 +31,7 @@ void Batch::put_header(const wire::Segment &segment) {
         crc_ = {};
         crc_.feed({next_own(), size});
     }
-    put_next_own(size);
+    put_own(next_own(), size);
 }
 
 // Stores the checksum of the segment whose pad begins at `trailer`.
@@ -43,7 +43,8 @@ void Batch::end_sum(std::byte *trailer, std::size_t pad) {
 
 void Batch::put_trailer(const wire::Segment &segment) {
     assert(used_ + wire::fpdu_max_trailer_bytes <= own_.size());
-    put_next_own(store_trailer(segment, next_own()));
+    std::byte *const trailer = next_own();
+    put_own(trailer, store_trailer(segment, trailer));
 }
 
 [[gnu::hot, gnu::flatten]] base::Result<void> Batch::add(const wire::Segment &segment,
@@ -66,8 +67,10 @@ void Batch::put_trailer(const wire::Segment &segment) {
 }
 
 [[gnu::hot]] void Batch::add_copied(const wire::Segment &segment, std::span<const std::byte> payload) {
-    std::ranges::copy(payload, place_of(segment));
-    add_placed(segment);
+    (void)add_copied_by(segment, [&](std::byte *to) {
+        std::ranges::copy(payload, to);
+        return true;
+    });
 }
 
 bool Batch::make_room_for_many() {

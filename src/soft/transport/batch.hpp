@@ -49,22 +49,25 @@ public:
     // Adds a segment whose payload is in memory of the application or of a region, and stays there until the
     // batch is sent. Fails with EFAULT when the memory vanished (only with CRC32C).
     [[nodiscard]] base::Result<void> add(const wire::Segment &segment, std::span<const iovec> payload);
-    // Returns the place of a small payload, into which the caller copies it before add_placed() adds its
-    // segment. These two are inlined, because they are on the way of each small request. The segment is a
-    // copy, because the compiler then knows that the bytes which are stored do not change it.
-    [[nodiscard, gnu::always_inline]] std::byte *place_of(const wire::Segment &segment) {
-        return next_own() + wire::header_bytes(segment.opcode);
-    }
-    [[gnu::always_inline]] void add_placed(wire::Segment segment) {
+    // Adds a segment with a small payload, which copy(place) copies to its place; adds nothing when that
+    // returns false. It is inlined, because it is on the way of each small request. The segment is a copy,
+    // because the compiler then knows that the bytes which are stored do not change it.
+    template <typename Copy>
+    [[nodiscard, gnu::always_inline]] bool add_copied_by(wire::Segment segment, Copy copy) {
         std::byte *const to = next_own();
-        const std::size_t bytes = wire::header_bytes(segment.opcode) + segment.payload_bytes;
+        const std::size_t header = wire::header_bytes(segment.opcode);
+        if (!copy(to + header)) {
+            return false;
+        }
+        const std::size_t bytes = header + segment.payload_bytes;
         assert(used_ + bytes + wire::fpdu_max_trailer_bytes <= own_.size());
         wire::encode_header(segment, {to, bytes});
         if (copy_) [[unlikely]] {
             crc_ = {};
             crc_.feed({to, bytes});
         }
-        put_next_own(bytes + store_trailer(segment, to + bytes));
+        put_own(to, bytes + store_trailer(segment, to + bytes));
+        return true;
     }
     // Adds a segment with a copy of a small payload.
     void add_copied(const wire::Segment &segment, std::span<const std::byte> payload);
@@ -113,13 +116,12 @@ private:
     static constexpr std::size_t enough_bytes = 1 << 20;
 
     [[nodiscard]] std::byte *next_own() { return own_.data() + used_; }
-    // Adds the `size` bytes that were stored behind those in use. A trailer and the header behind it are
-    // adjacent, and become one piece. No payload is adjacent to them.
-    [[gnu::always_inline]] void put_next_own(std::size_t size) {
-        std::byte *const bytes = next_own();
-        if (pieces_ != next_ &&
-            static_cast<std::byte *>(iov_[pieces_ - 1].iov_base) + iov_[pieces_ - 1].iov_len == bytes) {
-            iov_[pieces_ - 1].iov_len += size;
+    // Adds the `size` bytes that were stored at next_own(). A trailer and the header behind it are adjacent,
+    // and become one piece. No payload is adjacent to them.
+    [[gnu::always_inline]] void put_own(std::byte *bytes, std::size_t size) {
+        iovec *const end = iov_.data() + pieces_;
+        if (pieces_ != next_ && static_cast<std::byte *>(end[-1].iov_base) + end[-1].iov_len == bytes) {
+            end[-1].iov_len += size;
         } else {
             assert(pieces_ < max_pieces);
             iov_[pieces_++] = {.iov_base = bytes, .iov_len = size};

@@ -37,7 +37,7 @@ void RequestSegments::begin(const Link &link, std::size_t max_payload_bytes, uns
 }
 
 // Applies injected faults: the request waits, or the connection ends when the batch is sent.
-Added RequestSegments::fault_stops(const SendRequest &request) {
+[[gnu::noinline]] Added RequestSegments::fault_stops(const SendRequest &request) {
     const bool is_write = request.opcode == IBV_WR_RDMA_WRITE || request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     const auto verdict = faults_->verdict(offset_, is_write ? request.length : 0);
     if (verdict == RequestFaults::Verdict::Go) {
@@ -91,11 +91,11 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
     if (is_lent(request, size) && !batch_.has_room_to_lend(size)) {
         return Added::No;
     }
-    if (request.status == IBV_WC_SUCCESS &&
-        !(request.needs_answer ? add_answered(request) : add_data(request, size))) {
-        request.status = IBV_WC_LOC_PROT_ERR;
+    if (request.status != IBV_WC_SUCCESS) [[unlikely]] {
+        return fail_in_turn();
     }
-    if (request.status != IBV_WC_SUCCESS) {
+    if (!(request.needs_answer ? add_answered(request) : add_data(request, size))) [[unlikely]] {
+        request.status = IBV_WC_LOC_PROT_ERR;
         return fail_in_turn();
     }
     if (offset_ == 0) {
@@ -108,44 +108,8 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
 }
 
 // Completions come in order, so a request fails only when all requests before it are done.
-Added RequestSegments::fail_in_turn() const {
+[[gnu::noinline]] Added RequestSegments::fail_in_turn() const {
     return offset_ != 0 || queue_.next_is_oldest() ? Added::Failed : Added::No;
-}
-
-// Calls use(place, bytes) for each piece of local memory with `size` bytes of the request from `offset` on.
-// Returns false when use() does, or when a key does not allow the access. When a message begins, all of its
-// memory is checked, so that a refused request has sent nothing, and waits for its turn.
-template <typename Use>
-[[gnu::always_inline]] inline bool RequestSegments::use_pieces(const SendRequest &request, std::size_t offset,
-                                                               std::size_t size, Use use) {
-    const unsigned rights = request.needs_answer ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
-    const bool begins = offset == 0;
-    for (const ibv_sge &sge : queue_.sges_of(request)) {
-        if (offset >= sge.length) {
-            offset -= sge.length;
-            continue;
-        }
-        const std::size_t bytes = std::min<std::size_t>(sge.length - offset, size);
-        if (bytes == 0 && !begins) {
-            break;
-        }
-        const auto place =
-            request.is(IBV_SEND_INLINE) ? SendQueue::address_of(sge) : local_.find(sge, rights);
-        if (!place || !use(*place + offset, bytes)) {
-            return false;
-        }
-        size -= bytes;
-        offset = 0;
-    }
-    return true;
-}
-
-// Stores those pieces.
-bool RequestSegments::gather(const SendRequest &request, std::size_t offset, std::size_t size, Pieces &to) {
-    return use_pieces(request, offset, size, [&to](std::byte *place, std::size_t bytes) {
-        to.all[to.count++] = {.iov_base = place, .iov_len = bytes};
-        return true;
-    });
 }
 
 // Adds the next `size` bytes of a write or a send. Returns false when they cannot be read. A small segment is
@@ -170,14 +134,14 @@ bool RequestSegments::gather(const SendRequest &request, std::size_t offset, std
         segment.offset = request.remote_address + offset_;
     }
     if (size <= Batch::max_copied_bytes) {
-        std::byte *to = batch_.place_of(segment);
-        const auto copy = [&to](const std::byte *place, std::size_t bytes) {
-            return persist::guarded_copy(std::exchange(to, to + bytes), place, bytes);
+        const auto copy = [&](std::byte *to) {
+            return use_pieces(request, offset_, size, [&to](const std::byte *place, std::size_t bytes) {
+                return persist::guarded_copy(std::exchange(to, to + bytes), place, bytes);
+            });
         };
-        if (!use_pieces(request, offset_, size, copy)) {
+        if (!batch_.add_copied_by(segment, copy)) {
             return false;
         }
-        batch_.add_placed(segment);
     } else if (!add_large(request, segment)) {
         return false;
     }
@@ -196,7 +160,7 @@ bool RequestSegments::gather(const SendRequest &request, std::size_t offset, std
 }
 
 // Adds a segment whose payload stays where it is.
-bool RequestSegments::add_large(const SendRequest &request, const wire::Segment &segment) {
+[[gnu::noinline]] bool RequestSegments::add_large(const SendRequest &request, const wire::Segment &segment) {
     Pieces pieces;
     if (!gather(request, offset_, segment.payload_bytes, pieces)) {
         return false;
@@ -209,7 +173,7 @@ bool RequestSegments::add_large(const SendRequest &request, const wire::Segment 
 }
 
 // Adds immediate data after a write, or as the end of a send (wire/rdmap.hpp).
-void RequestSegments::add_immediate(const SendRequest &request) {
+[[gnu::noinline]] void RequestSegments::add_immediate(const SendRequest &request) {
     const auto body = wire::encode(std::bit_cast<wire::ImmediateValue>(request.immediate));
     batch_.add_copied({.opcode = request.is(IBV_SEND_SOLICITED) ? wire::Opcode::ImmediateSolicited
                                                                 : wire::Opcode::Immediate,
@@ -242,7 +206,7 @@ void RequestSegments::add_request(wire::Opcode opcode, std::span<const std::byte
 }
 
 // Adds a read, flush or atomic request. Returns false when its answer has no place.
-bool RequestSegments::add_answered(SendRequest &request) {
+[[gnu::noinline]] bool RequestSegments::add_answered(SendRequest &request) {
     if (!use_pieces(request, 0, request.length, [](const std::byte *, std::size_t) { return true; })) {
         return false;
     }

@@ -116,4 +116,41 @@ private:
     std::uint32_t request_msn_ = 1;
 };
 
+// Calls use(place, bytes) for each piece of local memory with `size` bytes of the request from `offset` on.
+// Returns false when use() does, or when a key does not allow the access. When a message begins, all of its
+// memory is checked, so that a refused request has sent nothing, and waits for its turn.
+template <typename Use>
+[[gnu::always_inline]] inline bool RequestSegments::use_pieces(const SendRequest &request, std::size_t offset,
+                                                               std::size_t size, Use use) {
+    const unsigned rights = request.needs_answer ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+    const bool begins = offset == 0;
+    for (const ibv_sge &sge : queue_.sges_of(request)) {
+        if (offset >= sge.length) {
+            offset -= sge.length;
+            continue;
+        }
+        const std::size_t bytes = std::min<std::size_t>(sge.length - offset, size);
+        if (bytes == 0 && !begins) {
+            break;
+        }
+        const auto place =
+            request.is(IBV_SEND_INLINE) ? SendQueue::address_of(sge) : local_.find(sge, rights);
+        if (!place || !use(*place + offset, bytes)) {
+            return false;
+        }
+        size -= bytes;
+        offset = 0;
+    }
+    return true;
+}
+
+// Stores those pieces.
+[[gnu::always_inline]] inline bool RequestSegments::gather(const SendRequest &request, std::size_t offset,
+                                                           std::size_t size, Pieces &to) {
+    return use_pieces(request, offset, size, [&to](std::byte *place, std::size_t bytes) {
+        to.all[to.count++] = {.iov_base = place, .iov_len = bytes};
+        return true;
+    });
+}
+
 }  // namespace soft

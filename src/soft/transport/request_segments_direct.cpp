@@ -44,13 +44,14 @@ void RequestSegments::leave_link() {
 // carry the message, so it carries a few bytes more in less time than an access takes. An access needs the
 // peer's process to be looked at, with some system calls each time when the connection is used rarely. While
 // larger writes have it looked at, few bytes go the same way, so that no larger write waits for them.
-bool RequestSegments::goes_with_message(const SendRequest &request, base::Clock::time_point now) const {
-    return request.opcode == IBV_WR_RDMA_WRITE && is_message(queue_.youngest().opcode) &&
-           request.length < direct_.least_bytes_beside_message() &&
+inline bool RequestSegments::goes_with_message(const SendRequest &request,
+                                               base::Clock::time_point now) const {
+    return request.opcode == IBV_WR_RDMA_WRITE && !queue_.next_is_youngest() &&
+           is_message(queue_.youngest().opcode) && request.length < direct_.least_bytes_beside_message() &&
            !(direct_.has_mapping() && now - peer_seen_ <= seen_for);
 }
 
-bool RequestSegments::peer_is_there(base::Clock::time_point now) {
+inline bool RequestSegments::peer_is_there(base::Clock::time_point now) {
     direct_.set_time(now);
     if (now - peer_seen_ > seen_for) {
         if (link_->ready().ended || !direct_.look_again()) {
@@ -63,7 +64,7 @@ bool RequestSegments::peer_is_there(base::Clock::time_point now) {
 
 // The peer counts the bytes of a write with immediate data. A request that has begun in the link, or has
 // failed, ends there. Each request looks at the mappings, so that one that is withdrawn does not stay.
-bool RequestSegments::may_go_direct(const SendRequest &request) {
+[[gnu::hot]] bool RequestSegments::may_go_direct(const SendRequest &request) {
     const bool has_mapping = direct_.has_mapping();
     const auto now = has_mapping ? base::Clock::now() : base::Clock::time_point{};
     if (has_mapping && now - mappings_seen_ > seen_for) {
@@ -89,13 +90,17 @@ bool RequestSegments::may_go_direct(const SendRequest &request) {
     return peer_is_there(has_mapping ? now : base::Clock::now());
 }
 
-bool RequestSegments::go_direct(SendRequest &request) {
-    if (request.opcode == SOFTRDMA_WR_FLUSH) {
-        return flush_direct(request);
-    }
+[[gnu::hot]] bool RequestSegments::go_direct(SendRequest &request) {
     const std::size_t bytes = std::min(request.length - offset_, DirectAccess::most_bytes);
-    Pieces source;
-    if (request.opcode == IBV_WR_RDMA_READ) {
+    if (request.opcode == IBV_WR_RDMA_WRITE) {
+        Pieces source;
+        if (!gather(request, offset_, bytes, source) ||
+            !direct_.write(request.rkey, request.remote_address + offset_, source.get(), bytes)) {
+            return false;
+        }
+    } else if (request.opcode == SOFTRDMA_WR_FLUSH) {
+        return flush_direct(request);
+    } else if (request.opcode == IBV_WR_RDMA_READ) {
         if (!read_direct(request, bytes)) {
             return false;
         }
@@ -103,12 +108,7 @@ bool RequestSegments::go_direct(SendRequest &request) {
         if (!operate_direct(request)) {
             return false;
         }
-    } else if (request.opcode == IBV_WR_ATOMIC_WRITE) {
-        if (!store_direct(request)) {
-            return false;
-        }
-    } else if (!gather(request, offset_, bytes, source) ||
-               !direct_.write(request.rkey, request.remote_address + offset_, source.get(), bytes)) {
+    } else if (!store_direct(request)) {
         return false;
     }
     direct_bytes_ += bytes;
@@ -123,7 +123,7 @@ bool RequestSegments::go_direct(SendRequest &request) {
 
 // A thread that sleeps for the completion makes the memory durable in less time than the threads take to wake
 // that would do it otherwise. When that fails at once, the peer tries, and knows how to refuse.
-bool RequestSegments::flush_direct(SendRequest &request) {
+[[gnu::noinline]] bool RequestSegments::flush_direct(SendRequest &request) {
     if (!direct_.note_for_flush(request.rkey, request.remote_address, request.length, flush_.ranges())) {
         return false;
     }
@@ -140,7 +140,7 @@ bool RequestSegments::flush_direct(SendRequest &request) {
     return true;
 }
 
-bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes) {
+[[gnu::noinline]] bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes) {
     Target sink;
     return sink.aim_at(&local_.domain(), queue_.sges_of(request), offset_, bytes) == IBV_WC_SUCCESS &&
            sink.bytes == bytes &&
@@ -150,7 +150,7 @@ bool RequestSegments::read_direct(const SendRequest &request, std::size_t bytes)
 
 // The place of the old value is checked before the operation, which cannot be taken back. The program may
 // have unmapped that place all the same; then the request fails, as after an answer of the peer.
-bool RequestSegments::operate_direct(SendRequest &request) {
+[[gnu::noinline]] bool RequestSegments::operate_direct(SendRequest &request) {
     using Atomic = DirectAccess::Atomic;
     Target sink;
     if (sink.aim_at(&local_.domain(), queue_.sges_of(request), 0, wire::atomic_bytes) != IBV_WC_SUCCESS ||
@@ -173,7 +173,7 @@ bool RequestSegments::operate_direct(SendRequest &request) {
     return true;
 }
 
-bool RequestSegments::store_direct(const SendRequest &request) {
+[[gnu::noinline]] bool RequestSegments::store_direct(const SendRequest &request) {
     Pieces source;
     std::uint64_t value = 0;
     if (!gather(request, 0, wire::atomic_bytes, source) ||

@@ -11,7 +11,7 @@ void ResponseSegments::reserve(std::size_t most) {
     reads_.reserve(Batch::max_segments);
 }
 
-Added ResponseSegments::add_next() {
+[[gnu::noinline]] Added ResponseSegments::add_next() {
     const Response &response = owed_.front();
     if (response.opcode == wire::Opcode::ReadResponse) {
         if (const Added added = add_read(response.read); added != Added::Yes) {
@@ -72,7 +72,7 @@ void ResponseSegments::add_acknowledgement(const wire::Acknowledgement &placed) 
                       body);
 }
 
-bool ResponseSegments::pin_again() {
+[[gnu::noinline]] bool ResponseSegments::pin_again() {
     for (const Read &read : reads_) {
         if (batch_.has_sent(read.piece)) {
             continue;

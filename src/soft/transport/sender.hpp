@@ -185,14 +185,25 @@ private:
     void transmit() REQUIRES(mutex_);
     [[nodiscard]] bool send_batch(std::size_t &bytes) REQUIRES(mutex_);
     void build_batch() REQUIRES(mutex_);
-    [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_);
+    [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_) {
+        return parameters_.acknowledged && placed_.now() != told_;
+    }
     void acknowledge() REQUIRES(mutex_);
     [[nodiscard]] bool copy_out(std::vector<std::byte> &words) REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
-    void after_retiring() REQUIRES(mutex_);
+    void after_retiring() REQUIRES(mutex_) {
+        if (queue_.overrun() || queue_.all_sent()) [[unlikely]] {
+            end_of_queue();
+        }
+    }
+    void end_of_queue() REQUIRES(mutex_);
     void break_link(Cause cause) REQUIRES(mutex_);
     void cut_link() REQUIRES(mutex_);
-    void want_writable(bool wanted) REQUIRES(mutex_);
+    void want_writable(bool wanted) REQUIRES(mutex_) {
+        if (const bool writable = wanted || queue_.all_sent(); writable != interest_.writable) [[unlikely]] {
+            set_interest({.readable = interest_.readable, .writable = writable, .ended = interest_.ended});
+        }
+    }
     void set_interest(Interest interest) REQUIRES(mutex_);
     void tell_turn() REQUIRES(mutex_);
     [[nodiscard]] Turn take_turn() EXCLUDES(mutex_);

@@ -15,11 +15,6 @@ namespace {
 constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
 constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty write
 
-// A sender holds requests back in a burst: when more than so many were posted since the program has looked
-// for completions, or has polled all of them, or before that. The calls of the first ones take as long as the
-// engine's thread to wake up, so the last one of a burst is there in less than twice the time that it would
-// take without holding.
-constexpr unsigned posts_of_a_burst = 16;
 // A sender holds at most so many requests, so that those that are held do not fill the send queue.
 constexpr std::size_t most_held = 64;
 
@@ -31,21 +26,28 @@ Broken::By reason_of(Added added) {
 
 }  // namespace
 
-// Counts a post, and returns whether it is one of a burst. The first one since the program has looked leaves
-// at once, because the link may be idle.
-[[gnu::hot]] bool Sender::count_post() {
-    if (const unsigned looks = group_.looks(); looks != looks_seen_ || queue_.is_unused()) {
-        looks_seen_ = looks;
-        posts_before_look_ = posts_since_look_;
-        posts_since_look_ = 0;
+// Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
+// cannot be added now, or the link is broken.
+[[gnu::hot, gnu::always_inline]] inline bool Sender::add_segment(bool of_answers) {
+    const Added added = of_answers ? responses_.add_next() : requests_.add_next();
+    if (added == Added::Yes) {
+        if (of_answers ? !responses_.inside() : !requests_.inside()) {
+            response_turn_ = !of_answers;
+        }
+        return true;
     }
-    ++posts_since_look_;
-    return posts_since_look_ > 1 && std::max(posts_since_look_, posts_before_look_) > posts_of_a_burst;
+    if (added == Added::Cut) {
+        cut_link();
+    } else if (added != Added::No) {
+        break_link({reason_of(added)});
+    }
+    return false;
 }
 
 // Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
-// engine to send it. Returns false when it has to be sent now.
-[[gnu::hot]] bool Sender::hold() {
+// engine to send it. Returns false when it has to be sent now. This function and transmit() are flat, because
+// a small request takes fewer instructions than to enter the functions that they call.
+[[gnu::hot, gnu::flatten]] bool Sender::hold() {
     if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() ||
         !(holds_ || may_begin_to_hold())) {
         return false;
@@ -78,9 +80,67 @@ void Sender::drop_batch() {
     holds_ = false;
 }
 
+// Tells the peer what is placed, before anything that the program may have posted because of it.
+[[gnu::noinline]] void Sender::acknowledge() {
+    if (owes_acknowledgement() && batch_.has_room()) {
+        told_ = placed_.now();
+        responses_.add_acknowledgement(told_);
+    }
+}
+
+// Requests and answers take turns by whole messages; a message's segments stay together.
+[[gnu::hot, gnu::always_inline]] inline void Sender::build_batch() {
+    if (ready_to_receive_due_) {
+        ready_to_receive_due_ = false;
+        batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
+    }
+    if (owes_acknowledgement()) {
+        acknowledge();
+    }
+    while (!broken_) {
+        const bool may_ask = !responses_.inside() && requests_.has_next();
+        const bool may_answer = !requests_.inside() && responses_.has_next();
+        if ((!may_ask && !may_answer) || !batch_.has_room() || requests_.has_copied_enough()) {
+            return;
+        }
+        bool of_answers = may_answer && (response_turn_ || !may_ask);
+        bool has_other = may_ask && may_answer;
+        while (!add_segment(of_answers)) {
+            if (!std::exchange(has_other, false)) {
+                return;
+            }
+            of_answers = !of_answers;
+        }
+    }
+}
+
+// Gives the batch to the link, and adds the size of what the link took to `bytes`. Returns false when the
+// link did not take all.
+[[gnu::hot, gnu::noinline]] bool Sender::send_batch(std::size_t &bytes) {
+    const auto sent = batch_.send(*link_);
+    responses_.unpin();
+    if (!sent) {
+        // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
+        const int error = sent.error().number;
+        break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
+        return false;
+    }
+    if (!batch_.empty()) {
+        queue_.sent_in_part(batch_.sent_bytes());
+        after_retiring();
+        full_ = true;
+        want_writable(true);
+        return false;
+    }
+    bytes += batch_.bytes();
+    batch_.clear();
+    responses_.batch_was_cleared();
+    return true;
+}
+
 // A peer that reads as fast as this side sends never fills the link. After its turn the sender waits as if
 // the link were full.
-[[gnu::hot]] void Sender::transmit() {
+[[gnu::hot, gnu::flatten]] void Sender::transmit() {
     bool held = std::exchange(holds_, false);
     if (held) {
         tell_turn();
@@ -117,84 +177,10 @@ void Sender::drop_batch() {
     }
 }
 
-// Gives the batch to the link, and adds the size of what the link took to `bytes`. Returns false when the
-// link did not take all.
-[[gnu::hot]] bool Sender::send_batch(std::size_t &bytes) {
-    const auto sent = batch_.send(*link_);
-    responses_.unpin();
-    if (!sent) {
-        // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
-        const int error = sent.error().number;
-        break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
-        return false;
-    }
-    if (!batch_.empty()) {
-        queue_.sent_in_part(batch_.sent_bytes());
-        after_retiring();
-        full_ = true;
-        want_writable(true);
-        return false;
-    }
-    bytes += batch_.bytes();
-    batch_.clear();
-    responses_.batch_was_cleared();
-    return true;
-}
-
-// Requests and answers take turns by whole messages; a message's segments stay together.
-[[gnu::hot]] void Sender::build_batch() {
-    if (ready_to_receive_due_) {
-        ready_to_receive_due_ = false;
-        batch_.add_copied({.opcode = wire::Opcode::Write, .stag = ready_to_receive_stag}, {});
-    }
-    acknowledge();
-    while (!broken_) {
-        const bool may_ask = !responses_.inside() && requests_.has_next();
-        const bool may_answer = !requests_.inside() && responses_.has_next();
-        if ((!may_ask && !may_answer) || !batch_.has_room() || requests_.has_copied_enough()) {
-            return;
-        }
-        const bool answers_first = may_answer && (response_turn_ || !may_ask);
-        if (!add_segment(answers_first) && !(may_ask && may_answer && add_segment(!answers_first))) {
-            return;
-        }
-    }
-}
-
-bool Sender::owes_acknowledgement() const {
-    return parameters_.acknowledged && placed_.now() != told_;
-}
-
-// Tells the peer what is placed, before anything that the program may have posted because of it.
-void Sender::acknowledge() {
-    if (owes_acknowledgement() && batch_.has_room()) {
-        told_ = placed_.now();
-        responses_.add_acknowledgement(told_);
-    }
-}
-
-// Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
-// cannot be added now, or the link is broken.
-[[gnu::hot, gnu::always_inline]] inline bool Sender::add_segment(bool of_answers) {
-    const Added added = of_answers ? responses_.add_next() : requests_.add_next();
-    if (added == Added::Yes) {
-        if (of_answers ? !responses_.inside() : !requests_.inside()) {
-            response_turn_ = !of_answers;
-        }
-        return true;
-    }
-    if (added == Added::Cut) {
-        cut_link();
-    } else if (added != Added::No) {
-        break_link({reason_of(added)});
-    }
-    return false;
-}
-
-[[gnu::hot]] void Sender::after_retiring() {
+[[gnu::noinline]] void Sender::end_of_queue() {
     if (queue_.overrun()) {
         break_link({Broken::By::Overrun});
-    } else if (queue_.all_sent()) {
+    } else {
         may_transmit_ = !batch_.empty();  // no request leaves that was posted later
         want_writable(true);              // the thread that serves the group ends the connection
     }
@@ -241,7 +227,7 @@ bool Sender::copy_out(std::vector<std::byte> &words) {
 }
 
 // Keeps the error. The thread that serves the group finds it, and ends the connection.
-void Sender::break_link(Cause cause) {
+[[gnu::noinline]] void Sender::break_link(Cause cause) {
     if (broken_ || state_ == State::Ended) {
         return;  // the connection has ended, and the peer may still have to read
     }
@@ -253,16 +239,10 @@ void Sender::break_link(Cause cause) {
 
 // Applies an injected fault: the network seems to have failed, but the peer still gets the bytes that the
 // link has.
-void Sender::cut_link() {
+[[gnu::noinline]] void Sender::cut_link() {
     broken_ = {Broken::By::Cut};
     link_->finish();
     set_interest({.readable = true, .writable = true});
-}
-
-void Sender::want_writable(bool wanted) {
-    if (const bool writable = wanted || queue_.all_sent(); writable != interest_.writable) {
-        set_interest({.readable = interest_.readable, .writable = writable, .ended = interest_.ended});
-    }
 }
 
 void Sender::want_readable(bool wanted, bool ended) {
@@ -275,7 +255,7 @@ void Sender::want_writable_alone(bool wanted) {
     set_interest({.readable = true, .writable = wanted});
 }
 
-void Sender::set_interest(Interest interest) {
+[[gnu::noinline]] void Sender::set_interest(Interest interest) {
     if (interest != interest_) {
         group_.change(source_, link_->descriptor(), link_->watched(interest_), link_->watched(interest));
         interest_ = interest;
@@ -287,7 +267,7 @@ void Sender::set_interest(Interest interest) {
 }
 
 // A full link, and a disconnect when everything is sent, want the link to be writable.
-void Sender::tell_turn() {
+[[gnu::noinline]] void Sender::tell_turn() {
     const bool wants = interest_.writable || holds_ || broken_ || requests_.faults() != nullptr;
     if (wants != wants_turn_.load(std::memory_order_relaxed)) {
         base::set_shared(wants_turn_, wants, std::memory_order_release);
