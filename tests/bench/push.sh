@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Measures how long a push takes over the loopback's TCP, by turns with what else makes the same bytes durable: a push of a
 # new file beside dd with conv=fsync, and a push of the file with 1 % of its blocks changed beside a whole one and beside
-# `rsync --inplace --fsync` to a daemon. Each FOLDER is on a file system of its own; the file that is pushed is in WORK.
+# `rsync --inplace --fsync` to a daemon; then a pull of what has changed beside a whole one and beside rsync from there. Each FOLDER is on a file system of its own; the file that is pushed is in WORK.
 # Beside them are the floors of a push that compares: reading the file once, and its SHA-256, each with one thread. Prints a
 # table in Markdown for each folder; a figure is the median of the rounds.
 #   push.sh [--quick] BUILD WORK FOLDER...
@@ -52,6 +52,7 @@ with open(sys.argv[1], 'r+b') as file:
 PYTHON
 }
 
+changed_bytes=$((mebibytes * 16 / 100 > 0 ? mebibytes * 16 / 100 * 65536 : 65536))
 head -c "${mebibytes}M" /dev/urandom >"$source/file" || die 'no room for the file'
 for folder in "$@"; do
     target=$(mktemp -d -p "$(realpath "$folder")")
@@ -73,14 +74,22 @@ for folder in "$@"; do
         "$rpma" push --incremental "$source/file" "127.0.0.1:$port" >"$work/client" 2>&1 || die 'no checksums of blocks'
         change
         changed=$(seconds "$rpma" push --incremental "$source/file" "127.0.0.1:$port")
-        grep -qE "^sent +$((mebibytes * 16 / 100 > 0 ? mebibytes * 16 / 100 * 65536 : 65536)) bytes" "$work/client" ||
+        grep -qE "^sent +$changed_bytes bytes" "$work/client" ||
             die 'more or less was sent than has changed'
         mirrored=$(seconds mirror)
         pulled=$(seconds "$rpma" pull "127.0.0.1:$port" "$target/copy")
-        rm "$target/copy"
+        cp "$target/copy" "$target/mirrored"
+        change
+        "$rpma" push --incremental "$source/file" "127.0.0.1:$port" >"$work/client" 2>&1 || die 'no second change'
+        mirror >"$work/client" 2>&1 || die 'rsync failed'
+        pulled_back=$(seconds "$rpma" pull --incremental "127.0.0.1:$port" "$target/copy")
+        grep -qE "^received +$changed_bytes bytes" "$work/client" || die 'more or less was received than has changed'
+        mirrored_back=$(seconds rsync --inplace --fsync --no-whole-file "rsync://127.0.0.1:$rsync_port/there/file" "$target/mirrored")
+        cmp "$source/file" "$target/copy" && cmp "$source/file" "$target/mirrored" || die 'a copy has other bytes'
+        rm "$target/copy" "$target/mirrored"
         read_once=$(seconds dd if="$source/file" of=/dev/null bs=1M)
         hashed=$(seconds openssl dgst -sha256 "$source/file")
-        echo "$copied $whole $changed $mirrored $pulled $read_once $hashed" >>"$work/rounds"
+        echo "$copied $whole $changed $mirrored $pulled $read_once $hashed $pulled_back $mirrored_back" >>"$work/rounds"
     done
     kill "$rpma_server" "$daemon"
     wait "$rpma_server" "$daemon"
@@ -95,5 +104,7 @@ for folder in "$@"; do
     printf '| reading the file once, and its SHA-256, one thread; the push beside this | %s, %s | %s | |\n' "$(of '$6')" \
         "$(of '$7')" "$(of '$3 / $7')"
     printf '| a pull to a new file; dd beside it | %s | %s | |\n' "$(of '$5')" "$(of '$1 / $5')"
+    printf '| a pull to a file of which 1 %% of the blocks differ; a whole one beside it | %s | %s | |\n' "$(of '$8')" "$(of '$5 / $8')"
+    printf '| `rsync --inplace --fsync` of the same from there; the pull beside it | %s | %s | 2.5 |\n' "$(of '$9')" "$(of '$8 / $9')"
     rm "$work/rounds"
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `rpma push --incremental` sends only the blocks that differ from the newest content, and what is committed are the bytes
-# of the file all the same, whatever happened to the checksums beside that content.
+# of the file all the same, whatever happened to the checksums beside that content. `rpma pull --incremental` receives only
+# those that differ from the file that is there, and that file becomes the content or stays.
 . "$(dirname "$0")/server.bash"
 store=${RPMA_STORE_FOLDER:-.}/store
 
@@ -86,7 +87,59 @@ done
 for i in 1 2 3 4; do
     wait "${pushes[i]}" || die "push $i: $(cat "stderr.$i")"
 done
+sequence=$((sequence + 4))
 pulled file
+
+# received BYTES [OPTION...]: a pull to `copy` receives so many bytes, and that is a new file with the content.
+received() {
+    local bytes=$1 before
+    shift
+    before=$(stat -L -c %i copy 2>/dev/null || true)
+    bounded "$rpma" pull "$address" copy --incremental --json "$@" >stdout 2>stderr || die "pull --incremental"
+    grep -q "\"received\":$bytes[,}]" stdout || die "expected $bytes bytes: $(cat stdout)"
+    cmp file copy || die "the copy is not the content"
+    [ "$(stat -L -c %i copy)" != "$before" ] || die "the old file was written"
+}
+received 200000
+chmod 640 copy
+ln copy before
+received 0
+cp --remove-destination file copy
+printf 'XXXX' | dd of=copy bs=1 seek=70000 conv=notrunc status=none
+chmod 604 copy
+ln -f copy before
+received 65536
+[ "$(stat -c %a copy)" = 604 ] || die "the rights of the old file are lost"
+[ "$(cmp -l before file | wc -l)" -gt 0 ] || die "the old file was written"
+head -c 100000 /dev/urandom >>copy
+received 0
+truncate -s 150000 copy
+received 68928
+truncate -s 0 copy
+received 200000
+mv copy elsewhere
+ln -s elsewhere copy
+printf 'XXXX' | dd of=copy bs=1 conv=notrunc status=none
+received 65536 --rate 10M
+[ -L copy ] || die "the link was replaced"
+rm copy
+mv elsewhere copy
+# Without checksums, or a file that can be read, all bytes come.
+mv "$store/default/.$sequence.blocks" blocks
+received 200000
+mv blocks "$store/default/.$sequence.blocks"
+received 0
+# A block of the content is damaged: the file stays as it is.
+printf 'XXXX' | dd of=copy bs=1 seek=70000 conv=notrunc status=none
+cp copy before
+printf 'YYYY' | dd of="$store/default/$sequence" bs=1 seek=70001 conv=notrunc status=none
+refused_with 1 'copy was not written' "$rpma" pull "$address" copy --incremental
+cmp copy before || die "a damaged content was written"
+dd if=file of="$store/default/$sequence" bs=4 skip=17500 seek=17500 count=2 conv=notrunc status=none
+received 65536
+refused_with 2 '--incremental: expected a file' "$rpma" pull "$address" - --incremental
+refused_with 2 '--incremental: expected a file' "$rpma" pull "$address" /dev/stdout --incremental
+rm copy before
 
 # The next start removes the files that a crash leaves of a content that is gone.
 stop_server

@@ -495,6 +495,21 @@ def test_a_long_label(servers):
         fail(f"another content or label: {newest(c, 'labelled')}")
 
 
+def test_what_differs(servers):
+    """A pull receives the blocks that differ from the file, from the server that it asks, and the content is written back."""
+    where = [f"{server.where}/blocks" for server in servers]
+    file = write("blocks", "block" * 60_000)
+    servers[2].kill()
+    done("push", file, *where, "--incremental")
+    servers[2].start()
+    with open(write("got", read(file)), "r+") as got:
+        got.seek(100_000)
+        got.write("other")
+    pull = json.loads(done("pull", *where, "got", "--incremental", "--json"))
+    if pull["received"] != 65536 or read("got") != read(file) or newest(servers[2], "blocks")["tag"] != pull["tag"]:
+        fail(f"a pull of what differs: {pull}")
+
+
 def test_no_commit():
     """The servers tell their tags, and then none commits: they have no room, are busy, or are killed while the bytes come."""
     servers = [Server(f"small{i}", ("--max-bytes", "16M")) for i in range(3)]
@@ -652,6 +667,7 @@ def main():
                 test_a_server_that_goes(servers)
                 test_a_damaged_server(servers)
                 test_a_long_label(servers)
+                test_what_differs(servers)
                 test_no_commit()
                 test_rights()
             ended = {}

@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "cli/perf/tcp_answers.hpp"
 #include "cli/serve/metrics.hpp"
+#include "cli/transfer/changes.hpp"
 #include "cli/transfer/session.hpp"
 #include "cli/transfer/transfer.hpp"
 
@@ -37,23 +38,6 @@ double duration_since(std::chrono::steady_clock::time_point begin) {
 bool are_same(const Note &left, const Note &right) {
     return left.length == right.length && left.checksum == right.checksum && left.time == right.time &&
            left.tag == right.tag;
-}
-
-// Returns the parts of a content in which it differs from another one, whose blocks have the same size.
-std::vector<Session::Range> differing(const Blocks &content, const Blocks &other) {
-    std::vector<Session::Range> ranges;
-    for (std::size_t block = 0; block < content.sums.size(); ++block) {
-        const std::uint64_t offset = block * content.block_size;
-        if (content.has_same(block, other)) {
-            continue;
-        }
-        if (!ranges.empty() && ranges.back().offset + ranges.back().length == offset) {
-            ranges.back().length += content.size_of(block);
-        } else {
-            ranges.push_back({offset, content.size_of(block)});
-        }
-    }
-    return ranges;
 }
 
 }  // namespace
@@ -375,8 +359,7 @@ Outcome<> Follower::fill(StoreUpload &upload, const Listed &content, Session &se
         return failed("is another one than was listed");
     }
     std::vector<Session::Range> ranges{{0, note.length}};
-    const auto there = decode_blocks(TRY(session.look(longest_blocks)));
-    if (there && there->length == note.length && there->checksum() == note.checksum) {
+    if (const auto there = TRY(blocks_of(session, note.length, note.checksum))) {
         const auto here =
             decode_blocks(in_storage(content.name, [&] { return upload.begin_as_newest(note.length); }));
         if (here && here->block_size == there->block_size && part == Part::Changes) {

@@ -3,7 +3,9 @@
 #include "cli/transfer/destination.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -109,6 +111,18 @@ Outcome<> Destination::write(std::span<const std::byte> bytes, std::uint64_t off
         offset += progress;
     }
     return {};
+}
+
+// A clone cannot change while it is compared.
+std::optional<Source> Destination::begin_as_old() {
+    old_.reset(file_ ? ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1);
+    is_cloned_ = old_ && ioctl(file_->fd(), FICLONE, old_.get()) == 0;
+    auto old = old_ ? Source::of(is_cloned_ ? file_->fd() : old_.get(), path_) : failed("{}", "");
+    return old ? std::optional{*std::move(old)} : std::nullopt;
+}
+
+Outcome<> Destination::keep(std::span<const std::byte> bytes, std::uint64_t offset) {
+    return is_cloned_ ? Outcome<>{} : write(bytes, offset, {});
 }
 
 Outcome<> Destination::cut(std::uint64_t length) {

@@ -9,11 +9,12 @@
 #include <string>
 
 #include "cli/failure.hpp"
+#include "cli/transfer/source.hpp"
 #include "cli/transfer/staged_file.hpp"
 
 namespace cli {
 
-// One thread uses it.
+// One thread uses it, unless a function says otherwise.
 class Destination {
 public:
     // It is called at intervals while a stream takes nothing.
@@ -34,6 +35,14 @@ public:
     // Writes bytes at an offset of the content; a stream takes them from the first to the last. Blocks.
     [[nodiscard]] Outcome<> write(std::span<const std::byte> bytes, std::uint64_t offset,
                                   const Waiting &waiting);
+
+    // Has a new file begin as a clone of the one that it replaces, where the file system can do that. Returns
+    // the bytes of that one, of which keep() gets those that stay; nothing when there is none, or it cannot
+    // be read.
+    [[nodiscard]] std::optional<Source> begin_as_old();
+    // Has bytes that are in the old file at this offset stay. Any thread may call it. Blocks.
+    [[nodiscard]] Outcome<> keep(std::span<const std::byte> bytes, std::uint64_t offset);
+
     // Cuts a file to this length. Nothing happens to a stream.
     [[nodiscard]] Outcome<> cut(std::uint64_t length);
     // Publishes the complete content, which has this length. Blocks for storage.
@@ -44,7 +53,9 @@ private:
 
     std::string path_;
     std::optional<StagedFile> file_;
-    int descriptor_ = -1;  // of a stream
+    int descriptor_ = -1;     // of a stream
+    base::Fd old_;            // the file that is replaced
+    bool is_cloned_ = false;  // the new one began as it
 };
 
 }  // namespace cli

@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cli/transfer/changes.hpp"
 #include "cli/transfer/several.hpp"
 
 namespace cli {
 
 namespace {
 
-// Reads the content's bytes into the destination, and returns their checksum.
-Outcome<std::uint32_t> receive_content(Session &session, const Content &content, Destination &destination,
-                                       const TransferOptions &options) {
-    Progress progress{content.length, !options.json};
+// Reads parts of a content into the destination, and gives `check` their bytes.
+Outcome<> receive_ranges(Session &session, std::span<const Session::Range> ranges, std::uint64_t length,
+                         Destination &destination, const PullOptions &options, const Session::Take &check) {
+    Progress progress{length, !options.json};
     const auto waiting = [&session]() -> Outcome<> {
         TRY(session.keep_alive());
         return interrupted() ? failed("interrupted") : session.wait_for_all();
@@ -22,10 +23,47 @@ Outcome<std::uint32_t> receive_content(Session &session, const Content &content,
     Rate rate = TRY(Rate::of(options));
     const auto take = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
         progress.update(offset);
+        TRY(check(bytes, offset));
         TRY(destination.write(bytes, offset, waiting));
         return rate.wait(session, bytes.size());
     };
-    return session.read_all(content.length, take);
+    return session.read_ranges(ranges, take);
+}
+
+// Receives the content, and returns whether its bytes are those of its checksum.
+Outcome<bool> receive_content(Session &session, const Content &content, Destination &destination,
+                              const PullOptions &options) {
+    Crc32c found;
+    const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) -> Outcome<> {
+        found.update(bytes);
+        return {};
+    };
+    const Session::Range whole{0, content.length};
+    TRY(receive_ranges(session, {&whole, 1}, content.length, destination, options, add));
+    return found.value() == content.checksum;
+}
+
+// Does so with the blocks in which the content differs from the old file; those that stay have the checksums
+// of the content's blocks. `received` gets the number of bytes.
+Outcome<bool> receive_changes(Session &session, const Source &old, const Blocks &blocks,
+                              Destination &destination, const PullOptions &options, std::uint64_t &received) {
+    const auto ranges = TRY(take_same(session, destination, old, blocks, !options.json));
+    received = 0;
+    for (const Session::Range &range : ranges) {
+        received += range.length;
+    }
+    bool is_good = true;
+    // A range begins with a block, and is read in pieces of whole blocks but for its end.
+    const auto check = [&](std::span<const std::byte> bytes, std::uint64_t offset) -> Outcome<> {
+        for (std::size_t block = offset / blocks.block_size; !bytes.empty(); ++block) {
+            const std::size_t size = blocks.size_of(block);
+            is_good = is_good && crc32c(bytes.first(size)) == blocks.sums[block].checksum;
+            bytes = bytes.subspan(size);
+        }
+        return {};
+    };
+    TRY(receive_ranges(session, ranges, blocks.length, destination, options, check));
+    return is_good;
 }
 
 Outcome<> pull(const PullOptions &options) {
@@ -35,6 +73,9 @@ Outcome<> pull(const PullOptions &options) {
     const Where where = TRY(parse_where(options.address));
     TRY(Rate::of(options));
     Destination destination = TRY(Destination::open(options.file));
+    if (options.incremental && destination.is_stream()) {
+        return failed(Exit::Usage, "--incremental: expected a file, whose blocks can be compared first");
+    }
     if (destination.is_standard_output()) {
         print_to_standard_error();
     }
@@ -47,6 +88,7 @@ Outcome<> pull(const PullOptions &options) {
     Summary summary;
     summary.add_json("command", "pull");
     add_to_summary(summary, options, *pulled.session, pulled.content, took.count());
+    summary.add("received", pulled.received, fmt::format("{} bytes", pulled.received));
     summary.print(options.json);
     return {};
 }
@@ -66,13 +108,17 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
                       name_of(where));
     }
     const Content content{offer.sequence, offer.length, offer.checksum};
-    if (TRY(receive_content(*session, content, destination, options)) != content.checksum) {
+    std::uint64_t received = content.length;
+    const auto old = options.incremental ? destination.begin_as_old() : std::nullopt;
+    const auto blocks = old ? TRY(blocks_of(*session, content.length, content.checksum)) : std::nullopt;
+    if (!TRY(blocks ? receive_changes(*session, *old, *blocks, destination, options, received)
+                    : receive_content(*session, content, destination, options))) {
         return failed(
             "{}: content {} is damaged: its checksum is wrong; {}", options.address, content.sequence,
             destination.is_stream() ? fmt::format("the bytes that were written to {} are wrong", options.file)
                                     : fmt::format("{} was not written", options.file));
     }
-    return Pulled{std::move(session), content};
+    return Pulled{std::move(session), content, received};
 }
 
 void add_pull(CLI::App &app, Command &chosen) {
@@ -101,6 +147,8 @@ void add_pull(CLI::App &app, Command &chosen) {
                      "The content of a store to read; without it the newest (rpma list)")
         ->type_name("NUMBER")
         ->check(CLI::PositiveNumber);
+    command->add_flag("--incremental", options->incremental,
+                      "Receive only the blocks of the content that differ from the file");
     add_rate(*command, *options);
     add_wait(*command, *options);
     command->parse_complete_callback([options] {

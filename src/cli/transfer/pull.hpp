@@ -15,14 +15,16 @@ namespace cli {
 struct PullOptions : TransferOptions {
     std::vector<std::string> addresses;  // of all servers
     std::uint64_t sequence = 0;          // 0 is the newest content
+    bool incremental = false;
 };
 
 struct Pulled {
     std::unique_ptr<Session> session;
     Content content;
+    std::uint64_t received = 0;  // bytes of it
 };
 
-// Receives one whole content, and verifies it.
+// Receives one whole content, or the blocks in which it differs from the old file, and verifies it.
 [[nodiscard]] Outcome<Pulled> receive(const Where &where, Destination &destination,
                                       const PullOptions &options);
 

@@ -190,8 +190,10 @@ Outcome<Order> order_of(const Source &source) {
     return order;
 }
 
+// `received` is the number of bytes of a pull.
 void print_summary(const char *command, const TransferOptions &options, const Group &group,
-                   const Replicas &replicas, const Order &order, std::size_t have, double seconds) {
+                   const Replicas &replicas, const Order &order, std::size_t have, double seconds,
+                   std::optional<std::uint64_t> received = {}) {
     const double rate = static_cast<double>(order.length) / seconds;
     Summary summary;
     summary.add_json("command", command);
@@ -203,6 +205,9 @@ void print_summary(const char *command, const TransferOptions &options, const Gr
     summary.add_text("throughput", format_size(rate) + "/s in " + format_seconds(seconds));
     summary.add("checksum", checksum_text(order.checksum));
     summary.add("tag", tag_text(order.tag));
+    if (received) {
+        summary.add("received", *received, fmt::format("{} bytes", *received));
+    }
     summary.add("committed", have, fmt::format("on {} of {} servers", have, group.size()));
     summary.add_json("servers", json_of(rows_of(group, replicas)));
     summary.print(options.json);
@@ -300,6 +305,7 @@ namespace {
 struct PulledNewest {
     Order order;
     std::size_t server = 0;
+    std::uint64_t received = 0;
 };
 
 // Returns the label of a content, which its server tells beside it; empty when it is gone meanwhile.
@@ -324,7 +330,7 @@ Outcome<PulledNewest> pull_from(const Group &group, std::size_t server, const Ta
         return failed("{}: has an older content than it said", own.address);
     }
     TRY(destination.cut(pulled.content.length));  // another server may have given more before it failed
-    return PulledNewest{{tag, pulled.content.length, pulled.content.checksum, {}}, server};
+    return PulledNewest{{tag, pulled.content.length, pulled.content.checksum, {}}, server, pulled.received};
 }
 
 // Pulls the newest content of a majority. The tag of a server that cannot give it counts nevertheless, as
@@ -386,7 +392,7 @@ Outcome<> pull_from_several(const PullOptions &options) {
         return source ? push_tagged(server, *source, ordered, writing) : failed_reply(source.error());
     };
     Replicas replicas = TRY(Replicas::ask(group.servers, options.timeout_seconds, write));
-    auto [order, server] = TRY(pull_newest(group, replicas, destination, options));
+    auto [order, server, received] = TRY(pull_newest(group, replicas, destination, options));
     const auto lacks_it = [&](const Reply &reply) {
         return reply.state == Reply::State::Present && reply.tag < order.tag;
     };
@@ -408,7 +414,7 @@ Outcome<> pull_from_several(const PullOptions &options) {
     }
     TRY(destination.publish(order.length));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;
-    print_summary("pull", options, group, replicas, order, have, took.count());
+    print_summary("pull", options, group, replicas, order, have, took.count(), received);
     return {};
 }
 
