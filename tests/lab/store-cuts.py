@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Run in the kernel lab's guest: power cuts of a store at random moments of pushes, incremental pushes, pushes that are
-cut off and go on, rollbacks and the removal of old contents, on ext4, xfs and btrfs. device mapper's log-writes records
-each write and flush of the disk below a server, and the moments at which a client had its answer. A power cut is then a
-disk that has all that was flushed by a moment of the record, and any of the writes after that. It is mounted: the contents
-that were acknowledged have to be there, and each content has to be what was pushed. One of two faults has to be found: an
-fsync that does nothing for what has a name, or for files.
+cut off and go on, rollbacks, the removal of old contents, and pulls to a file beside it, on ext4, xfs and btrfs. device
+mapper's log-writes records each write and flush of the disk below, and the moments at which a client had its answer. A power
+cut is then a disk that has all that was flushed by a moment of the record, and any of the writes after that. It is mounted:
+the contents that were acknowledged have to be there, each content has to be what was pushed, and the file of the pulls has
+to be the content of the last one, or of the one that was under way. One of two faults has to be found: an fsync that does
+nothing for what has a name, or for files.
     store-cuts.py BUILD-FOLDER     RPMA_CUTS: how many (default 20); RPMA_SEED: repeats a run's choices"""
 
 import ctypes
@@ -116,6 +117,8 @@ class Client(threading.Thread):
             for number in range(1, self.commands + 1):
                 self.do(number)
                 self.mark(f"{self.name_of_contents}/{number}")
+                call(RPMA, "pull", f"{WHERE}/{self.name_of_contents}", self.copy(), *self.chance.choice(((), ("--incremental",))))
+                self.mark(f"{self.name_of_contents}={number}")
         except BaseException as failure:  # pylint: disable=broad-except
             self.failure = failure
 
@@ -136,6 +139,10 @@ class Client(threading.Thread):
                 self.cut_off(file.name, name)
             call(RPMA, "push", file.name, name, "--wait", "60", "--label", label, *([f"--{kind}"] if kind in ("incremental", "resume") else []))
         self.newest = self.contents[number][0]
+
+    def copy(self):
+        """The file that each pull replaces, on the same disk."""
+        return f"mnt/{self.name_of_contents}"
 
     def cut_off(self, file, name):
         """Ends a push at a random moment. Its rate lets it take longer."""
@@ -196,8 +203,8 @@ class Record:
                     self.entries.append((0, head[32 : 32 + length].rstrip(b"\0").decode(), MARK))
                 else:
                     self.entries.append((sector, b"" if flags & DISCARD else log.read(sectors * 512), flags))
-        self.marks = [i for i, entry in enumerate(self.entries) if entry[2] == MARK and "/" in entry[1]]
-        assert len(self.marks) == sum(client.commands for client in self.clients), self.marks
+        self.marks = [i for i, entry in enumerate(self.entries) if entry[2] == MARK and re.search("[/=]", entry[1])]
+        assert len(self.marks) == 2 * sum(client.commands for client in self.clients), self.marks
 
     def moments(self, chance, count):
         """Returns so many indexes of entries. Half of them are right behind an answer: a later write may hide a loss."""
@@ -215,12 +222,16 @@ class Record:
                 if flags != MARK and data and (i <= flushed or flags & FUA or chance.random() < portion):
                     os.pwrite(cut.fileno(), data, sector * 512)
 
+    def number(self, text, moment):
+        """Returns the number in the last mark up to an entry that begins with the text; 0 without one."""
+        marks = (self.entries[i][1] for i in self.marks if i <= moment)
+        return max((int(mark[len(text) :]) for mark in marks if mark.startswith(text)), default=0)
+
     def check(self, moment):
         """Compares the mounted store with what was acknowledged before this entry."""
         for client in self.clients:
             name = client.name_of_contents
-            acknowledged = max((int(self.entries[i][1].split("/")[1]) for i in self.marks
-                                if i <= moment and self.entries[i][1].split("/")[0] == name), default=0)
+            acknowledged = self.number(f"{name}/", moment)
             folder = f"mnt/store/{name}"
             files = os.listdir(folder) if os.path.isdir(folder) else []
             found = {int(file) for file in files if file.isdigit()}
@@ -241,6 +252,16 @@ class Record:
                 if data != expected or note["label"] != label or note["bytes"] != len(expected):
                     raise Bad(f"FALSE: {name}: content {sequence} has {len(data)} bytes ({digest(data)}), expected "
                               f"{len(expected)} ({digest(expected)}); its note is {note}; acknowledged were {acknowledged}")
+            pulled = self.number(f"{name}=", moment)
+            copies = [client.contents[sequence][0] for sequence in (pulled, pulled + 1) if sequence in client.contents]
+            try:
+                with open(client.copy(), "rb") as file:
+                    data = file.read()
+                if data not in copies:
+                    raise Bad(f"FALSE: a pull of {name} has left {len(data)} bytes ({digest(data)}) after pull {pulled}")
+            except FileNotFoundError:
+                if pulled != 0:
+                    raise Bad(f"LOST: the file of pull {pulled} of {name} is not there") from None
             strangers = [file for file in files if not re.fullmatch(r"[0-9]+|\.([0-9]+\.blocks|partial(\.blocks)?)", file)]
             if strangers:
                 raise Bad(f"{name} has {strangers}")

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/transfer/staged_file: makes a file without a name and gives it one, or uses a temporary name and
-// rename.
+// cli/transfer/staged_file: makes a file without a name, and gives it a hidden one and then its own.
 #include "cli/transfer/staged_file.hpp"
 
 #include <fcntl.h>
@@ -102,40 +101,40 @@ StagedFile::~StagedFile() {
     }
 }
 
-// Returns 0 or an errno value.
-int StagedFile::link(const fs::path &name) const {
-    const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
-    return linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
-}
-
-// Works as link(), but replaces an existing file in one step; for that the new file has a temporary name for
-// an instant.
-int StagedFile::rename() {
-    if (temporary_.empty()) {
-        const int error = link(path_);
-        if (error != EEXIST) {
-            return error;
-        }
-        const fs::path name = hidden_name();
-        if (const int hidden = link(name); hidden != 0) {
-            return hidden;
-        }
-        temporary_ = name;
+// Gives a file without a name a hidden one. Returns 0 or an errno value.
+int StagedFile::hide() {
+    if (!temporary_.empty()) {
+        return 0;
     }
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
+    const fs::path name = hidden_name();
+    if (linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
         return errno;
     }
-    temporary_.clear();
+    temporary_ = name;
     return 0;
 }
 
+// Most bytes are on storage before the file has any name, so a process that is killed rarely leaves one.
+// btrfs makes nothing durable of a file without a name, so storage is asked again before the name is that of
+// the path.
 Outcome<> StagedFile::publish() {
-    if (fsync(fd_.get()) != 0) {
+    const auto not_durable = [this] {
         return failed("{}: cannot make it durable: {}", path_.string(), errno_text(errno));
+    };
+    if (fsync(fd_.get()) != 0) {
+        return not_durable();
     }
-    if (const int error = rename(); error != 0) {
+    if (const int error = hide(); error != 0) {
         return failed("{}: cannot create: {}", path_.string(), errno_text(error));
     }
+    if (fsync(fd_.get()) != 0) {
+        return not_durable();
+    }
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+        return failed("{}: cannot create: {}", path_.string(), errno_text(errno));
+    }
+    temporary_.clear();
     const base::Fd folder{open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (!folder || fsync(folder.get()) != 0) {
         return failed("{}: cannot make its name durable: {}", path_.string(), errno_text(errno));

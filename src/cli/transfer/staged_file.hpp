@@ -10,9 +10,9 @@
 
 namespace cli {
 
-// Until it is published it has no name, and the kernel removes it when the process ends in any way. On a file
-// system without such files (O_TMPFILE) it has a hidden name in the same folder, which the destructor
-// removes. One thread uses it.
+// Until it is published it has no name, and the kernel removes it when the process ends in any way. For an
+// instant of that, and on a file system without such files (O_TMPFILE) always, it has a hidden name in the
+// same folder, which the destructor removes. One thread uses it.
 class StagedFile {
 public:
     enum class Until { Unnamed, Hidden };  // publish; Unnamed becomes Hidden where it has to
@@ -35,8 +35,7 @@ public:
 private:
     StagedFile() = default;
     [[nodiscard]] std::filesystem::path hidden_name() const;
-    [[nodiscard]] int link(const std::filesystem::path &name) const;
-    [[nodiscard]] int rename();
+    [[nodiscard]] int hide();
 
     base::Fd fd_;
     std::filesystem::path path_;
