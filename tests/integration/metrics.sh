@@ -71,6 +71,16 @@ told '"event":"aborted"' '"reason":"no_room"' '"host":"127.0.0.1"' '"identity":n
 bounded "$peer" wrong_checksum 127.0.0.1 "$port" >stdout || die "wrong_checksum"
 becomes 'rpma_push_aborts_total{reason="checksum"}' 1
 told '"event":"aborted"' '"reason":"checksum"'
+# A client that gives up says so: by itself, or by a signal.
+refused_with 3 'expected at least 2M: --min-size' "$rpma" push - "$address" --min-size 2M <content
+becomes 'rpma_push_aborts_total{reason="client_left"}' 1
+"$rpma" push content "$address" --rate 64K >/dev/null 2>stderr &
+helpers+=($!)
+becomes rpma_pushes_under_way 1
+kill -INT $!
+becomes 'rpma_push_aborts_total{reason="client_left"}' 2
+told '"event":"aborted"' '"reason":"client_left"' 'its client closed the connection'
+is 'rpma_push_aborts_total{reason="connection_lost"}' 0
 refused_with 6 'has no content 9' "$rpma" pull "$address" got --sequence 9
 becomes rpma_refusals_total 1
 told '"event":"refused"' '"host":"127.0.0.1"' '"identity":null' '"time":"20' 'has no content 9'

@@ -105,7 +105,9 @@ void Server::take_messages(int fd) {
         }
         for (const ibv_wc &completion : std::span{taken}.first(static_cast<std::size_t>(count))) {
             if (completion.status != IBV_WC_SUCCESS) {
-                return drop(fd, "the connection to its client was lost");
+                // The event that follows says how it ended. On InfiniBand an error alone ends no connection.
+                (void)rpma_conn_disconnect(client.connection.get());
+                return;
             }
             if (completion.opcode != IBV_WC_RECV) {
                 continue;

@@ -187,9 +187,12 @@ std::unexpected<Failure> ClientConnection::ended(ibv_wc_status status) const {
                   reason.empty() ? fmt::format(" ({})", ibv_wc_status_str(status)) : reason);
 }
 
+// The first signal does not end this wait, because the server is to know that the client has given up.
 void ClientConnection::close() {
-    if (rpma_conn_disconnect(connection_.get()) == 0) {
-        (void)next_event(std::min(timeout_, close_timeout));
+    if (connection_ && rpma_conn_disconnect(connection_.get()) == 0) {
+        pollfd waiting{-1, POLLIN, 0};
+        (void)rpma_conn_get_event_fd(connection_.get(), &waiting.fd);
+        (void)poll(&waiting, 1, static_cast<int>(std::min(timeout_, close_timeout).count()));
     }
     connection_.reset();
 }

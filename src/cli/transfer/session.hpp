@@ -36,6 +36,7 @@ public:
                                                                 double timeout_seconds);
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
+    ~Session() { close(); }
 
     [[nodiscard]] const std::string &device() const { return device_.name; }
     [[nodiscard]] const Offer &offer() const { return offer_; }
