@@ -14,7 +14,7 @@ refused_with 2 'psh: unknown command, did you mean push? (see rpma --help)' "$rp
 refused_with 2 'puhs: unknown command, did you mean push? (see rpma --help)' "$rpma" puhs content
 refused_with 2 'FILE is required (see rpma push --help)' "$rpma" push
 refused_with 2 '--store is required (see rpma serve --help)' "$rpma" serve
-refused_with 2 '--pool: a pool file is not served any more: serve it with the rpma that made it (1.4.0 or earlier), pull its content, and push' "$rpma" serve --pool pool --size 1G
+refused_with 2 '--pool: a pool file is not served any more: serve it with the rpma that made it, pull its content with that one too, and push the file' "$rpma" serve --pool pool --size 1G
 refused_with 2 'expected a number from 0.1 to 3600 (see rpma push --help)' "$rpma" push content "$address" --timeout 0
 refused_with 2 'PROGRAM is required (see rpma run --help)' "$rpma" run
 refused_with 2 '--bogus: unknown option (see rpma run --help)' "$rpma" run --bogus true

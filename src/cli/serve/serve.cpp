@@ -451,9 +451,9 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->type_name("ADDRESS[:PORT]");
     const auto refuse = [](const std::vector<std::string> &) {
         throw CLI::ValidationError("--pool",
-                                   "a pool file is not served any more: serve it with the rpma that made it "
-                                   "(1.4.0 or earlier), pull "
-                                   "its content, and push that to a server of --store DIR");
+                                   "a pool file is not served any more: serve it with the rpma that made it, "
+                                   "pull its content with that one too, and push the file that you get to a "
+                                   "server of --store DIR");
     };
     command->add_option_function<std::vector<std::string>>("--pool,--size", refuse)->group("");
     command

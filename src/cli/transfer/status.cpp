@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/transfer/status: `rpma status` asks a server for its contents and its clients.
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/checksum.hpp"
@@ -21,14 +25,30 @@ struct StatusOptions {
     bool json = false;
 };
 
-// Returns why the server is sick, for people; empty when it is not.
-std::string why_sick(const Health &health) {
-    if (health.reasons.empty()) {
-        return {};
+// Returns the first of some reasons, and how many more there are, for people.
+std::string sentence_of(std::span<const Reason> reasons) {
+    const std::size_t more = reasons.size() - 1;
+    return shown(reasons.front().sentence()) + (more == 0 ? "" : fmt::format("; and {} more", more));
+}
+
+// Adds a row for each kind of reason why the server is sick.
+void add_reasons(const Health &health, Summary &summary) {
+    nlohmann::json all = nlohmann::json::array();
+    std::map<std::string, std::vector<Reason>> kinds;
+    for (const Reason &reason : health.reasons) {
+        all.push_back({{"kind", reason.kind},
+                       {"name", or_null(reason.name)},
+                       {"sequence", reason.sequence},
+                       {"text", reason.sentence()}});
+        kinds[shown(reason.kind)].push_back(reason);
     }
-    const std::size_t more = health.reasons.size() - 1;
-    const std::string text = health.reasons.front().sentence();
-    return shown(text) + (more == 0 ? "" : fmt::format("; and {} more", more));
+    summary.add_json("reasons", all);
+    for (const auto &[kind, reasons] : kinds) {
+        summary.add_text(kind.c_str(), sentence_of(reasons));
+    }
+    if (kinds.empty()) {
+        summary.add_text("health", "ok");
+    }
 }
 
 nlohmann::json json_of(const Pushing &push) {
@@ -123,16 +143,7 @@ void print_status(const StatusOptions &options, const Health &health) {
     add_pushes(health, summary);
     add_last(health.last, summary);
     add_follows(health, summary);
-    nlohmann::json reasons = nlohmann::json::array();
-    for (const Reason &reason : health.reasons) {
-        reasons.push_back({{"kind", reason.kind},
-                           {"name", or_null(reason.name)},
-                           {"sequence", reason.sequence},
-                           {"text", reason.sentence()}});
-    }
-    summary.add_json("reasons", reasons);
-    const std::string why = why_sick(health);
-    summary.add("storage", why.empty() ? "ok" : why);
+    add_reasons(health, summary);
     summary.print(options.json);
 }
 
@@ -142,8 +153,9 @@ Outcome<> status(const StatusOptions &options) {
     end_waits_on_signals();
     const Health health = TRY(ask_for_health(address, options.address, options.timeout_seconds));
     print_status(options, health);
-    const std::string why = why_sick(health);
-    return why.empty() ? Outcome<>{} : failed(Exit::Refused, "{}: {}", options.address, why);
+    return health.reasons.empty()
+               ? Outcome<>{}
+               : failed(Exit::Refused, "{}: {}", options.address, sentence_of(health.reasons));
 }
 
 }  // namespace
