@@ -40,7 +40,7 @@ public:
         SendRequest &request = requests_.push(posted, [&] {
             return SendRequest{
                 .flags = static_cast<std::uint8_t>(posted.send_flags | flags_of_all_),
-                .needs_answer = is_answered(opcode),
+                .needs_answer = opcode != IBV_WR_RDMA_WRITE && is_answered(opcode),
                 .sges = static_cast<std::uint8_t>(opcode == SOFTRDMA_WR_FLUSH ? 0 : posted.num_sge),
                 .opcode = opcode,
                 .length = bytes,
@@ -50,7 +50,7 @@ public:
                 .remote_address = posted.wr.rdma.remote_addr,
             };
         });
-        if (is_atomic(opcode)) {
+        if (is_atomic(opcode)) [[unlikely]] {
             request.rkey = posted.wr.atomic.rkey;
             request.compare_add = posted.wr.atomic.compare_add;
             request.swap = posted.wr.atomic.swap;

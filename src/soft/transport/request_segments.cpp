@@ -151,10 +151,12 @@ bool RequestSegments::is_lent(const SendRequest &request, std::size_t bytes) con
         message_in_link_ = message_in_link_ || takes_receive(request.opcode);
     }
     offset_ = at_end ? 0 : offset_ + size;
-    if (at_end && has_immediate(request.opcode)) {
-        add_immediate(request);
-    } else if (segment.last && is_send) {
-        ++send_msn_;
+    if (request.opcode != IBV_WR_RDMA_WRITE && at_end) {
+        if (has_immediate(request.opcode)) {
+            add_immediate(request);
+        } else if (is_send) {
+            ++send_msn_;
+        }
     }
     return true;
 }

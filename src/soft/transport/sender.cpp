@@ -25,6 +25,9 @@ constexpr std::size_t payload_alignment = 64;
 // engine's thread to wake up, so the last one of a burst is there in less than twice the time that it would
 // take without holding.
 constexpr unsigned posts_of_a_burst = 16;
+// A sender holds at most so many requests, so that those that are held do not fill the send queue.
+constexpr std::size_t most_held = 64;
+
 constexpr unsigned soft_operations = SOFTRDMA_OPERATION_FLUSH | SOFTRDMA_OPERATION_ATOMIC_WRITE |
                                      SOFTRDMA_OPERATION_IMMEDIATE | SOFTRDMA_OPERATION_ATOMIC;
 
@@ -62,10 +65,40 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
         posts_before_look_ = posts_since_look_;
         posts_since_look_ = 0;
     }
-    return ++posts_since_look_ > (posts_before_look_ > posts_of_a_burst ? 1 : posts_of_a_burst);
+    const unsigned posts = ++posts_since_look_;
+    return posts > posts_of_a_burst || (posts > 1 && posts_before_look_ > posts_of_a_burst);
 }
 
-[[gnu::hot]] int Sender::post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) {
+// Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
+// engine to send it. Returns false when it has to be sent now.
+[[gnu::hot, gnu::always_inline]] inline bool Sender::hold() {
+    if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() ||
+        !(holds_ || may_begin_to_hold())) {
+        return false;
+    }
+    while (queue_.has_next()) {
+        if (!add_segment(false) || !batch_.has_room()) {
+            return false;
+        }
+    }
+    if (batch_.empty() || queue_.unsent() >= most_held) {
+        return false;
+    }
+    if (!holds_) {
+        holds_ = true;
+        tell_turn();
+        return group_.tell_held(source_);
+    }
+    return true;
+}
+
+// Stays true while requests are held: a broken link ends that, and transmit() alone finds the link full.
+bool Sender::may_begin_to_hold() {
+    return may_hold_ && !broken_ && !full_ &&
+           (batch_.empty() ? batch_.make_room_for_many() : batch_.has_room());
+}
+
+[[gnu::hot, gnu::flatten]] int Sender::post(ibv_send_wr *request, ibv_send_wr **bad, bool all_or_nothing) {
     const base::Lock lock{mutex_};
     ibv_send_wr *const chain = request;
     const std::size_t before = queue_.size();
@@ -76,7 +109,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
         std::uint64_t bytes = 0;
         error = check(*request, bytes);
         if (error == 0) {
-            error = enqueue(*request, static_cast<std::uint32_t>(bytes), all_or_nothing);
+            error = enqueue(*request, static_cast<std::uint32_t>(bytes), all_or_nothing, may_wait);
         }
         if (error != 0) [[unlikely]] {
             *bad = request;
@@ -86,8 +119,6 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
             }
             break;
         }
-        may_wait =
-            may_wait && bytes <= Batch::max_copied_bytes && !is_answered(static_cast<int>(request->opcode));
     }
     if (state_ != State::Open) {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
@@ -107,7 +138,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
     return error;
 }
 
-bool Sender::agreed(unsigned operation, const char *name) const {
+[[gnu::noinline]] bool Sender::agreed(unsigned operation, const char *name) const {
     if ((peer_operations_.load(std::memory_order_relaxed) & operation) != 0) {
         return true;
     }
@@ -129,8 +160,10 @@ bool Sender::agreed(unsigned operation, const char *name) const {
         (is_inline && (is_answered(opcode) || bytes > cap_.max_inline_data))) {
         return EINVAL;
     }
+    if (opcode == IBV_WR_RDMA_WRITE) [[likely]] {
+        return 0;
+    }
     switch (opcode) {
-        case IBV_WR_RDMA_WRITE:
         case IBV_WR_SEND:
         case IBV_WR_SEND_WITH_INV:
             return 0;
@@ -176,12 +209,13 @@ bool Sender::agreed(unsigned operation, const char *name) const {
 }
 
 // Inline data that may take several segments is copied at once, because a request whose first segments are
-// built cannot be removed again.
+// built cannot be removed again. `may_wait` becomes false when the request is not one that hold() may leave
+// to later ones.
 [[gnu::hot, gnu::always_inline]] inline int Sender::enqueue(const ibv_send_wr &request, std::uint32_t bytes,
-                                                            bool all_or_nothing) {
+                                                            bool all_or_nothing, bool &may_wait) {
     const bool is_inline = (request.send_flags & IBV_SEND_INLINE) != 0;
-    const bool is_large = is_inline && bytes > Batch::max_copied_bytes;
-    if (queue_.full() || (is_large && !batch_.make_room_to_keep())) {
+    const bool is_large = bytes > Batch::max_copied_bytes;
+    if (queue_.full() || (is_inline && is_large && !batch_.make_room_to_keep())) {
         return ENOMEM;
     }
     SendRequest &pushed = queue_.push(request, bytes);
@@ -191,6 +225,9 @@ bool Sender::agreed(unsigned operation, const char *name) const {
     if (is_inline && (all_or_nothing || (is_large && !requests_.is_whole(bytes))) && !queue_.keep(pushed)) {
         queue_.take_back(1);
         return ENOMEM;
+    }
+    if (is_large || pushed.needs_answer) {
+        may_wait = false;
     }
     return 0;
 }

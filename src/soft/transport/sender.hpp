@@ -176,8 +176,8 @@ private:
     void needs_no_lock() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(mutex_);
     [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
-    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing)
-        REQUIRES(mutex_);
+    [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing,
+                              bool &may_wait) REQUIRES(mutex_);
     [[nodiscard]] bool count_post() REQUIRES(mutex_);
     [[nodiscard]] bool hold() REQUIRES(mutex_);
     [[nodiscard]] bool may_begin_to_hold() REQUIRES(mutex_);
@@ -191,6 +191,7 @@ private:
     void acknowledge() REQUIRES(mutex_);
     [[nodiscard]] bool copy_out(std::vector<std::byte> &words) REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
+    [[nodiscard]] static Broken::By reason_of(Added added);
     void after_retiring() REQUIRES(mutex_) {
         if (queue_.overrun() || queue_.all_sent()) [[unlikely]] {
             end_of_queue();
@@ -240,5 +241,23 @@ private:
     unsigned posts_before_look_ GUARDED_BY(mutex_) = 0;  // between the two changes before
     std::optional<Cause> broken_ GUARDED_BY(mutex_);     // why it sends no more
 };
+
+// Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
+// cannot be added now, or the link is broken.
+[[gnu::hot, gnu::always_inline]] inline bool Sender::add_segment(bool of_answers) {
+    const Added added = of_answers ? responses_.add_next() : requests_.add_next();
+    if (added == Added::Yes) {
+        if (of_answers ? !responses_.inside() : !requests_.inside()) {
+            response_turn_ = !of_answers;
+        }
+        return true;
+    }
+    if (added == Added::Cut) {
+        cut_link();
+    } else if (added != Added::No) {
+        break_link({reason_of(added)});
+    }
+    return false;
+}
 
 }  // namespace soft

@@ -15,63 +15,12 @@ namespace {
 constexpr std::size_t bytes_in_a_turn = std::size_t{8} << 20;  // then other connections have their turn
 constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is checked for an empty write
 
-// A sender holds at most so many requests, so that those that are held do not fill the send queue.
-constexpr std::size_t most_held = 64;
+}  // namespace
 
-Broken::By reason_of(Added added) {
+Broken::By Sender::reason_of(Added added) {
     return added == Added::NotAllowed   ? Broken::By::AccessLost
            : added == Added::MemoryGone ? Broken::By::MemoryGone
                                         : Broken::By::RequestFailed;
-}
-
-}  // namespace
-
-// Adds the next segment of the requests or of the answers to the batch; there is one. Returns false when it
-// cannot be added now, or the link is broken.
-[[gnu::hot, gnu::always_inline]] inline bool Sender::add_segment(bool of_answers) {
-    const Added added = of_answers ? responses_.add_next() : requests_.add_next();
-    if (added == Added::Yes) {
-        if (of_answers ? !responses_.inside() : !requests_.inside()) {
-            response_turn_ = !of_answers;
-        }
-        return true;
-    }
-    if (added == Added::Cut) {
-        cut_link();
-    } else if (added != Added::No) {
-        break_link({reason_of(added)});
-    }
-    return false;
-}
-
-// Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
-// engine to send it. Returns false when it has to be sent now. This function and transmit() are flat, because
-// a small request takes fewer instructions than to enter the functions that they call.
-[[gnu::hot, gnu::flatten]] bool Sender::hold() {
-    if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() ||
-        !(holds_ || may_begin_to_hold())) {
-        return false;
-    }
-    while (queue_.has_next()) {
-        if (!add_segment(false) || !batch_.has_room()) {
-            return false;
-        }
-    }
-    if (batch_.empty() || queue_.unsent() >= most_held) {
-        return false;
-    }
-    if (!holds_) {
-        holds_ = true;
-        tell_turn();
-        return group_.tell_held(source_);
-    }
-    return true;
-}
-
-// Stays true while requests are held: a broken link ends that, and transmit() alone finds the link full.
-bool Sender::may_begin_to_hold() {
-    return may_hold_ && !broken_ && !full_ &&
-           (batch_.empty() ? batch_.make_room_for_many() : batch_.has_room());
 }
 
 void Sender::drop_batch() {
@@ -138,9 +87,12 @@ void Sender::drop_batch() {
     return true;
 }
 
+// This function and post() are flat, because a small request takes fewer instructions than to enter the
+// functions that they call.
+//
 // A peer that reads as fast as this side sends never fills the link. After its turn the sender waits as if
 // the link were full.
-[[gnu::hot, gnu::flatten]] void Sender::transmit() {
+[[gnu::hot, gnu::flatten, gnu::noinline]] void Sender::transmit() {
     bool held = std::exchange(holds_, false);
     if (held) {
         tell_turn();

@@ -62,7 +62,10 @@ struct Segment {
 };
 
 [[nodiscard]] constexpr bool is_tagged(Opcode opcode) {
-    return opcode == Opcode::Write || opcode == Opcode::ReadResponse || opcode == Opcode::AtomicWrite;
+    constexpr unsigned all = 1U << static_cast<unsigned>(Opcode::Write) |
+                             1U << static_cast<unsigned>(Opcode::ReadResponse) |
+                             1U << static_cast<unsigned>(Opcode::AtomicWrite);
+    return (all >> static_cast<unsigned>(opcode) & 1) != 0;
 }
 [[nodiscard]] constexpr bool is_send(Opcode opcode) {
     return opcode >= Opcode::Send && opcode <= Opcode::SendSolicitedInvalidate;
