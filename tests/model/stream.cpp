@@ -252,16 +252,22 @@ std::string Stream::disconnect(Side &side, Side &other) {
     return ended(side, other);
 }
 
-// A write that is not allowed, and a question behind it.
+// A write that is not allowed, and a question behind it: beyond the memory, or seldom with a wrong key,
+// because connections from an address that guesses many keys are delayed.
 std::string Stream::blunder(Side &side, Side &other) {
     if (side.slots_free() < 2) {
         return {};
     }
     const std::uint64_t bad_wr_id = next_wr_id_++;
     const std::uint64_t wr_id = next_wr_id_++;
-    conformance::Request bad = conformance::unsignaled(
-        conformance::write_request(side.end(), other.end(), 0, 1 + below(9000), bad_wr_id));
-    bad.rkey ^= 0xfff;
+    const std::size_t length = 1 + below(9000);
+    conformance::Request bad =
+        conformance::unsignaled(conformance::write_request(side.end(), other.end(), 0, length, bad_wr_id));
+    if (one_in(16)) {
+        bad.rkey ^= 0xfff;
+    } else {
+        bad.remote_address = other.end().address(Layout::all_bytes) - below(length);
+    }
     const conformance::Request question = conformance::settling_request(side.end(), other.end(), wr_id);
     side.end(Ending::RefusedThere);
     other.end(Ending::There);

@@ -28,8 +28,10 @@ namespace soft {
 
 namespace {
 
-// Between two attempts of requests that wait.
+// Between two attempts of requests that wait, and the first time without requests. Then it doubles, up to the
+// longest.
 constexpr base::Milliseconds retry_interval{200};
+constexpr base::Milliseconds longest_retry_interval = limits::handshake_timeout;
 
 const sockaddr &raw(const tcp::Address &address) {
     return reinterpret_cast<const sockaddr &>(address);
@@ -119,12 +121,14 @@ base::Result<void> ByNumber::aim(const ibv_qp_attr &attributes) {
     path_ = path;
     aimed_ = true;
     refused_peer_ = false;
+    retry_after_ = retry_interval;
     return {};
 }
 
+// The peer may have come since aim().
 void ByNumber::begin() {
     const base::Lock lock{group_->mutex()};
-    try_and_log();
+    try_if_wanted();
 }
 
 void ByNumber::expect_answer_within(base::Clock::duration time) {
@@ -155,21 +159,18 @@ void ByNumber::stop() {
 
 void ByNumber::expire() {
     assert_held();
-    tries_again_ = queue_pair_.waits_to_send();
-    if (!tries_again_) {
-        return;
+    tries_again_ = tries_again_ && queue_pair_.waits_to_send();
+    if (tries_again_) {
+        const auto now = base::Clock::now();
+        if (now >= gives_up_at_) {
+            tries_again_ = false;
+            end_attempt();
+            queue_pair_.nobody_answers();
+            return;
+        }
+        group_->set_deadline(*this, std::min(now + retry_interval, gives_up_at_));
     }
-    const auto now = base::Clock::now();
-    if (now >= gives_up_at_) {
-        tries_again_ = false;
-        end_attempt();
-        queue_pair_.nobody_answers();
-        return;
-    }
-    group_->set_deadline(*this, std::min(now + retry_interval, gives_up_at_));
-    if (attempt_ == nullptr) {
-        try_and_log();
-    }
+    try_if_wanted();
 }
 
 bool ByNumber::to_itself() const {
@@ -199,12 +200,12 @@ ConnectionParameters ByNumber::parameters(bool initiator, bool crc) const {
 base::Result<void> ByNumber::try_to_connect() {
     tcp::Options options = path_.options;
     options.within_host = to_itself() || is_here(path_.there);
+    options.port_when_connected = !to_itself();
     auto socket = tcp::bound(raw(path_.here), options);
     if (!socket) {
         return std::unexpected{socket.error()};
     }
-    const tcp::Address here = tcp::local_address(socket->get());
-    const tcp::Address there = to_itself() ? here : path_.there;
+    const tcp::Address there = to_itself() ? tcp::local_address(socket->get()) : path_.there;
     socket = tcp::connect(*std::move(socket), raw(there), options);
     if (!socket) {
         return std::unexpected{socket.error()};
@@ -215,7 +216,7 @@ base::Result<void> ByNumber::try_to_connect() {
         queue_pair_.start(link_on(*std::move(socket), limits::silence_timeout), there, own, nullptr);
         return {};
     }
-    meeting_ = Meeting::begin(here, there);
+    meeting_ = Meeting::begin(tcp::local_address(socket->get()), there);
     const auto names = wire::encode(wire::QueuePairNames{
         .type = type_of(queue_pair_.qp_base.qp_type), .destination = path_.peer, .source = number_.value()});
     const wire::MpaFrame request{.crc = crc_wanted(*tls_of_new_ids()),
@@ -229,8 +230,10 @@ base::Result<void> ByNumber::try_to_connect() {
     return {};
 }
 
-// A failure leaves it to the peer, or to requests that wait, to try again.
-void ByNumber::try_and_log() {
+void ByNumber::try_if_wanted() {
+    if (attempt_ != nullptr || !queue_pair_.wants_link()) {
+        return;
+    }
     int error = ENOMEM;
     try {
         const auto tried = try_to_connect();
@@ -239,8 +242,10 @@ void ByNumber::try_and_log() {
         end_attempt();
     }
     if (error != 0) {
-        BASE_LOG_PEER(Warning, "queue pair 0x%06x cannot connect to %s: %s", number_.value(),
-                      tcp::text_of(path_.there).c_str(), std::strerror(error));
+        BASE_LOG_PEER_AT(static_cast<int>(level_of_failure(error)),
+                         "queue pair 0x%06x cannot connect to %s: %s", number_.value(),
+                         tcp::text_of(path_.there).c_str(), std::strerror(error));
+        attempt_failed(answer_of(error));
     }
 }
 
@@ -249,11 +254,22 @@ void ByNumber::end_attempt() {
     meeting_.reset();
 }
 
-// The peer connects when it is ready, unless it was refused already.
-void ByNumber::attempt_failed() {
+// Nobody listens there, or somebody who speaks otherwise, or does not trust this end.
+ByNumber::Answer ByNumber::answer_of(int error) {
+    return error == ECONNREFUSED || error == EPROTO || error == EACCES ? Answer::NotReady : Answer::None;
+}
+
+// A peer that is not ready connects when it is, unless it was refused already. One that has not answered, or
+// is out of descriptors, may be ready, and have been refused before this end was.
+void ByNumber::attempt_failed(Answer answer) {
     end_attempt();
-    if (std::exchange(refused_peer_, false)) {
-        try_and_log();
+    if (answer == Answer::NotReady) {
+        if (std::exchange(refused_peer_, false)) {
+            try_if_wanted();
+        }
+    } else if (!tries_again_) {
+        group_->set_deadline(*this, base::Clock::now() + retry_after_);
+        retry_after_ = std::min(2 * retry_after_, longest_retry_interval);
     }
 }
 
@@ -275,7 +291,7 @@ void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply)
     if (reply.reject || !is_of_soft_device(reply)) {
         BASE_LOG_PEER(Info, "queue pair 0x%06x: %s does not connect yet, or has no such queue pair",
                       number_.value(), tcp::text_of(path_.there).c_str());
-        attempt_failed();
+        attempt_failed(reply.reject && reply.soft_operations ? Answer::None : Answer::NotReady);
         return;
     }
     const bool crc = reply.crc || crc_wanted(*tls_of_new_ids());
@@ -285,7 +301,7 @@ void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply)
         if (!rings) {
             BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
                           tcp::text_of(path_.there).c_str(), std::strerror(rings.error().number));
-            attempt_failed();
+            attempt_failed(Answer::None);
             return;
         }
         link = through_memory(*std::move(rings), std::move(link));
@@ -294,9 +310,9 @@ void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply)
     attempt_.reset();
 }
 
-void ByNumber::handshake_failed(Handshake &, int) {
+void ByNumber::handshake_failed(Handshake &, int error) {
     assert_held();
-    attempt_failed();
+    attempt_failed(answer_of(error));
 }
 
 bool ByNumber::is_from_peer(const Handshake &handshake, const wire::QueuePairNames &names) const {

@@ -13,8 +13,10 @@
 //                         ◄────────── request
 //     reply ────────────►                   both have the link
 //
-// After that only requests that wait for a link try again (Connector::send_waits). A queue pair that is
-// connected to itself gets a TCP socket that is connected to itself.
+// An attempt that the peer has not answered, or for which this process had no descriptor, port or memory, is
+// made again after a time: nothing is known of the peer then, and both ends may be ready. After an answer
+// only requests that wait for a link try again (Connector::send_waits). A queue pair that is connected to
+// itself gets a TCP socket that is connected to itself.
 //
 // Locks: the lock of the ports' table, with no group's lock held; the group of the ports, which serves the
 // listeners and the attempts; then the group of the queue pair.
@@ -91,6 +93,10 @@ private:
         tcp::Options options;
     };
 
+    // What an attempt that has failed says of the peer.
+    enum class Answer { None, NotReady };
+    [[nodiscard]] static Answer answer_of(int error);
+
     void assert_held() const ASSERT_CAPABILITY(group_->mutex()) {}
     [[nodiscard]] bool is_reliable() const { return soft::is_reliable(queue_pair_.qp_base.qp_type); }
     [[nodiscard]] bool to_itself() const REQUIRES(group_->mutex());
@@ -98,9 +104,9 @@ private:
     [[nodiscard]] bool is_from_peer(const Handshake &handshake, const wire::QueuePairNames &names) const
         REQUIRES(group_->mutex());
     [[nodiscard]] base::Result<void> try_to_connect() REQUIRES(group_->mutex());
-    void try_and_log() REQUIRES(group_->mutex());
+    void try_if_wanted() REQUIRES(group_->mutex());
     void end_attempt() REQUIRES(group_->mutex());
-    void attempt_failed() REQUIRES(group_->mutex());
+    void attempt_failed(Answer answer) REQUIRES(group_->mutex());
     void answer(Handshake &handshake, const wire::MpaFrame &request) REQUIRES(group_->mutex());
     [[nodiscard]] ConnectionParameters parameters(bool initiator, bool crc) const;
 
@@ -115,7 +121,8 @@ private:
     bool refused_peer_ GUARDED_BY(group_->mutex()) = false;
     base::Clock::duration time_to_answer_ GUARDED_BY(group_->mutex()){};
     base::Clock::time_point gives_up_at_ GUARDED_BY(group_->mutex());
-    bool tries_again_ GUARDED_BY(group_->mutex()) = false;
+    bool tries_again_ GUARDED_BY(group_->mutex()) = false;          // for requests that wait
+    base::Milliseconds retry_after_ GUARDED_BY(group_->mutex()){};  // after an attempt without an answer
 };
 
 }  // namespace soft

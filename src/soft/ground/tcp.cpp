@@ -112,6 +112,11 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
     if (options.v6_only && address.sa_family == AF_INET6) {
         set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, *options.v6_only ? 1 : 0);
     }
+    if (options.port_when_connected) {
+        // The port then has to be free for this peer alone. A port that bind() takes is taken for all, until
+        // a minute after the connection.
+        set(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    }
     if (::bind(socket.get(), &address, base::length_of(address)) != 0) {
         // The port is in use, or only closed connections of an earlier listener have it (see listen()). Those
         // do not count; a socket that listens, or is bound without SO_REUSEADDR, still does.

@@ -41,11 +41,12 @@ struct Options {
     std::optional<bool> v6_only;
     std::optional<std::uint8_t> service_type;  // the octet of RFC 2474
     bool within_host = false;                  // the peer is on this host, where there is one path
+    bool port_when_connected = false;          // connect() finds the port, so that it may be one of others
 };
 
 void set_service_type(int socket, std::uint8_t service_type);
 
-// Returns a socket that is bound to the address; port 0 takes a free one.
+// Returns a socket that is bound to the address; port 0 takes a free one, or leaves that to connect().
 [[nodiscard]] base::Result<base::Fd> bound(const sockaddr &address, const Options &options);
 [[nodiscard]] base::Result<void> listen(int socket, int backlog);
 // A connection that came to a listening socket.

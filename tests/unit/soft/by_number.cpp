@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
@@ -484,6 +485,45 @@ void a_request_that_waits_tries_again(Numbered &ends) {
     (void)request_of(peer, ends, own);
 }
 
+// Takes the process's descriptors until the end of the scope: those that are open stay.
+class NoDescriptors {
+public:
+    NoDescriptors() {
+        assert_int_equal(getrlimit(RLIMIT_NOFILE, &before_), 0);
+        const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    }
+    ~NoDescriptors() { (void)setrlimit(RLIMIT_NOFILE, &before_); }
+    NoDescriptors(const NoDescriptors &) = delete;
+    NoDescriptors &operator=(const NoDescriptors &) = delete;
+
+private:
+    rlimit before_{};
+};
+
+// An attempt that the peer has not answered, or cannot take, or that this process could not make, is made
+// again, though no request waits: both ends may be ready, and each may have had the other's answer that it is
+// not.
+void an_attempt_without_an_answer_is_made_again(Numbered &ends) {
+    Peer peer;
+    const std::uint32_t own = peer.listen();
+    ends.make_ready(own);
+    (void)request_of(peer, ends, own);
+    peer.finish();
+    (void)request_of(peer, ends, own);
+    peer.send_frame({.role = MpaRole::Reply, .reject = true, .soft_operations = true});
+    (void)request_of(peer, ends, own);
+    refuse(peer);
+    ibv_qp_attr reset{};
+    reset.qp_state = IBV_QPS_RESET;
+    assert_int_equal(softrdma_ibv_modify_qp(ends.qp, &reset, IBV_QP_STATE), 0);
+    {
+        const NoDescriptors without;
+        ends.make_ready(own);
+    }
+    (void)request_of(peer, ends, own);
+}
+
 // The link of an unreliable queue pair goes on when the peer uses a wrong key, but not of one that guesses.
 void an_unreliable_one_gives_no_key_away(Numbered &ends) {
     const test::ChangedLimit fewer{test::limits().wrong_keys_a_minute, 8};
@@ -535,6 +575,7 @@ int main() {
         fixture_test(a_request_that_nobody_answers_ends),
         fixture_test(types_of_xrc_meet_their_opposites),
         fixture_test(a_request_that_waits_tries_again),
+        fixture_test(an_attempt_without_an_answer_is_made_again),
         fixture_test(an_unreliable_one_gives_no_key_away),
         fixture_test(an_acknowledgement_waits_for_a_full_link),
     };
