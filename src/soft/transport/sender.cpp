@@ -287,7 +287,8 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
     parameters_.ord = ord;
     interest_ = {.readable = true};
     may_transmit_ = response_turn_ = full_ = holds_ = false;
-    told_ = {};
+    told_ = placed_at_end_ = {};
+    rounds_of_taker_ = 0;
     queue_.begin(parameters.acknowledged);
     broken_.reset();
     base::set_shared(has_no_link_, false);
@@ -466,10 +467,20 @@ void Sender::answered(SendRequest &request) {
     transmit();
 }
 
+// Returns whether the program may look only at its memory from now on, for what its peer writes. A peer that
+// has placed nothing during the last rounds, each of which ended with all requests acknowledged, is one that
+// only takes: the program goes on to post, and the engine would have woken for its acknowledgements.
+bool Sender::may_wait_for_peer() {
+    constexpr unsigned most_rounds = 16;
+    const auto placed = placed_.now();
+    rounds_of_taker_ = std::exchange(placed_at_end_, placed) == placed ? rounds_of_taker_ + 1 : 0;
+    return rounds_of_taker_ <= most_rounds;
+}
+
 // A request that fails waits until all earlier ones are done.
 bool Sender::acknowledged(const wire::Acknowledgement &placed) {
     const base::Lock lock{mutex_};
-    if (queue_.ends_with(placed)) {
+    if (queue_.ends_with(placed) && may_wait_for_peer()) {
         group_.may_be_left();  // before the program gets the completions
     }
     if (!queue_.acknowledge(placed)) {

@@ -188,6 +188,7 @@ private:
     [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_) {
         return parameters_.acknowledged && placed_.now() != told_;
     }
+    [[nodiscard]] bool may_wait_for_peer() REQUIRES(mutex_);
     void acknowledge() REQUIRES(mutex_);
     [[nodiscard]] bool copy_out(std::vector<std::byte> &words) REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
@@ -231,7 +232,9 @@ private:
     bool may_transmit_ GUARDED_BY(mutex_) = false;
     bool ready_to_receive_due_ GUARDED_BY(mutex_) = false;
     bool response_turn_ GUARDED_BY(mutex_) = false;
-    wire::Acknowledgement told_ GUARDED_BY(mutex_);  // to the peer
+    wire::Acknowledgement told_ GUARDED_BY(mutex_);           // to the peer
+    wire::Acknowledgement placed_at_end_ GUARDED_BY(mutex_);  // when all requests were acknowledged last
+    unsigned rounds_of_taker_ GUARDED_BY(mutex_) = 0;         // such times since the peer had placed anything
     bool full_ GUARDED_BY(mutex_) =
         false;  // the link took no more; the sender does not try again until the link is writable
     bool may_hold_ GUARDED_BY(mutex_) = false;    // the link gains by batches
