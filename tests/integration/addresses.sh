@@ -17,6 +17,7 @@ for one in '[::1]:7204' '[fd77::1]:7204' '[fd77::2]:7204' 127.0.0.1:7204 "$addre
     [ "$(tr ',' '\n' <<<"$listening" | grep -cF " $one")" -le 1 ] || die "it listens twice at $one: $listening"
     bounded "$rpma" status "$one" >stdout 2>stderr || die "it does not listen at $one: $listening"
 done
+! grep -q 'public Internet' server.err || die "a warning of no public address"
 push content
 
 # Most of a host's addresses are in one network of 64 bits.
@@ -45,3 +46,15 @@ address='[::1]:7204'
 push content
 pulled content
 stop_server
+
+# One address of the public Internet, without keys and with them.
+ip address add 11.0.0.1/32 dev lo
+listen_on=11.0.0.1
+start_server store
+logged '11.0.0.1'
+[ "$(grep -c 'is an address of the public Internet, and there are no keys' server.err)" = 1 ] || die "expected one warning"
+stop_server
+make_keys one
+start_server store --psk keys
+stop_server
+! grep -q 'public Internet' server.err || die "a warning though there are keys"

@@ -2,14 +2,18 @@
 // cli/serve/listen_addresses: getaddrinfo and getifaddrs.
 #include "cli/serve/listen_addresses.hpp"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
+#include <span>
 
 namespace cli {
 
@@ -73,6 +77,36 @@ Outcome<ListenAddresses> listen_addresses(const Address &address) {
         return all_of_machine(address.port, host == "::");
     }
     return ListenAddresses{{{host, address.port}}, false};
+}
+
+bool is_public(const std::string &host) {
+    struct Network {
+        std::uint32_t address;
+        unsigned bits;
+    };
+    constexpr std::array<Network, 13> special{{{0x00000000, 8},
+                                               {0x0a000000, 8},
+                                               {0x64400000, 10},
+                                               {0x7f000000, 8},
+                                               {0xa9fe0000, 16},
+                                               {0xac100000, 12},
+                                               {0xc0000000, 24},
+                                               {0xc0000200, 24},
+                                               {0xc0a80000, 16},
+                                               {0xc6120000, 15},
+                                               {0xc6336400, 24},
+                                               {0xcb007100, 24},
+                                               {0xe0000000, 3}}};
+    if (in_addr four{}; inet_pton(AF_INET, host.c_str(), &four) == 1) {
+        const auto has = [number = ntohl(four.s_addr)](const Network &one) {
+            return (number ^ one.address) >> (32U - one.bits) == 0;
+        };
+        return std::ranges::none_of(special, has);
+    }
+    in6_addr six{};
+    constexpr std::array<std::uint8_t, 4> documentation{0x20, 0x01, 0x0d, 0xb8};
+    return inet_pton(AF_INET6, host.c_str(), &six) == 1 && (six.s6_addr[0] & 0xe0U) == 0x20 &&
+           !std::ranges::equal(documentation, std::span{six.s6_addr}.first<documentation.size()>());
 }
 
 }  // namespace cli

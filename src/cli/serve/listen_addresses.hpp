@@ -2,6 +2,7 @@
 // cli/serve/listen_addresses: the addresses at which a server listens for a name or a wildcard.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -18,5 +19,9 @@ struct ListenAddresses {
 // the first counts. Blocks while it looks up a name. Fails when the name is unknown, or when there is no such
 // address.
 [[nodiscard]] Outcome<ListenAddresses> listen_addresses(const Address &address);
+
+// Returns whether a numeric address is one of the public Internet, and in none of IANA's networks for other
+// purposes.
+[[nodiscard]] bool is_public(const std::string &host);
 
 }  // namespace cli

@@ -340,6 +340,19 @@ bool needs_copy(const std::vector<Place> &places) {
     return !std::ranges::all_of(places, [](const Place &place) { return place.device.is_soft; });
 }
 
+// Warns, once, when everybody on the Internet may push and pull.
+void warn_of_public_address(const std::vector<Place> &places) {
+    const auto found =
+        std::ranges::find_if(places, [](const Place &place) { return is_public(place.address.host); });
+    if (found != places.end() && base::required_tls() == nullptr) {
+        BASE_LOG(
+            Warning,
+            "%s is an address of the public Internet, and there are no keys: everybody who reaches it may "
+            "push and pull (expected --psk FILE or --x509 FILE)",
+            found->address.text().c_str());
+    }
+}
+
 // Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
 Outcome<Permissions> permissions_of(const ServeOptions &options) {
     if (!options.allow.empty() && base::required_tls() == nullptr) {
@@ -397,6 +410,7 @@ Outcome<> serve(const ServeOptions &options) {
     describe(options, *store, summary);
     print_start(options, places, server, summary);
     print_warnings();
+    warn_of_public_address(places);
     tell_ready();
     if (follower) {
         const Who from{leader->host, {}};

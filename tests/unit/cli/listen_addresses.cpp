@@ -37,6 +37,21 @@ void a_wildcard_is_each_address(void **) {
         std::ranges::none_of(both.addresses, [](const auto &one) { return one.host.starts_with("fe80"); }));
 }
 
+void public_addresses_are_known(void **) {
+    for (const char *const host :
+         {"1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1",
+          "192.0.1.1", "192.169.0.1", "223.255.255.255", "2001:4860::1", "3fff::1"}) {
+        assert_true(cli::is_public(host));
+    }
+    for (const char *const host :
+         {"0.0.0.0",        "10.1.2.3",        "100.64.0.1",  "127.0.0.1",  "169.254.1.1",  "172.16.0.1",
+          "172.31.255.255", "192.0.2.2",       "192.168.1.1", "198.19.0.1", "198.51.100.1", "203.0.113.9",
+          "224.0.0.1",      "255.255.255.255", "::1",         "fe80::1",    "fd77::1",      "2001:db8::1",
+          "ff02::1",        "fe80::1%lo",      "name"}) {
+        assert_false(cli::is_public(host));
+    }
+}
+
 void a_name_is_looked_up(void **) {
     const auto found = cli::listen_addresses({"localhost", "7204"}).value();
     assert_true(has(found, "127.0.0.1") || has(found, "::1"));
@@ -49,6 +64,7 @@ int main() {
     const CMUnitTest tests[] = {
         cmocka_unit_test(an_address_is_itself),
         cmocka_unit_test(a_wildcard_is_each_address),
+        cmocka_unit_test(public_addresses_are_known),
         cmocka_unit_test(a_name_is_looked_up),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
