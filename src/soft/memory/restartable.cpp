@@ -252,7 +252,7 @@ Outcome outcome_of(long result) {
 
 Outcome copy(const Look &look, Copy &copy) {
     Request request;  // the instructions use no other member
-    request.first = reinterpret_cast<std::uintptr_t>(copy.to);
+    request.first = request.reached = reinterpret_cast<std::uintptr_t>(copy.to);
     request.second = reinterpret_cast<std::uintptr_t>(copy.from);
     request.third = copy.bytes;
     request.kind = copies;
@@ -264,6 +264,8 @@ Outcome copy(const Look &look, Copy &copy) {
     return copy.bytes == 0 ? Outcome::Done : Outcome::Interrupted;
 }
 
+// The instructions store at `to`.
+// NOLINTNEXTLINE(readability-non-const-parameter)
 Outcome exchange(const Look &look, std::uint64_t *to, std::uint64_t &expected, std::uint64_t desired,
                  bool &replaced) {
     Request request;
