@@ -288,12 +288,21 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     }
     PartsFrom rest{parts, done, bytes - done};
     const msghdr message = rest.message();
+    if (done == 0 && fails_with_kept_error()) {
+        end_kernels_send(0);
+        return -1;
+    }
     if (out_.stays_in_tcp && done == 0 && (events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 && resets(fd)) {
         end_kernels_send(0);
         errno = ECONNRESET;
         return -1;
     }
-    const ssize_t sent = LIBC(sendmsg)(fd, &message, flags);
+    const ssize_t sent = LIBC(sendmsg)(fd, &message, done != 0 ? flags | MSG_NOSIGNAL : flags);
+    if (sent < 0 && done != 0) {
+        keep(errno);
+    } else if (sent < 0) {
+        (void)told_of(errno);
+    }
     end_kernels_send(sent);
     return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
 }
@@ -310,12 +319,12 @@ bool Socket::begin_urgent(int flags) {
     return true;
 }
 
-// Returns false, with EAGAIN, when the call would have to wait.
+// Returns false, with EAGAIN, when the call would have to wait, or with an error of the connection.
 bool Socket::begin_kernels_send() {
     out_.under_way.fetch_add(1);
     if (is_linked()) {
         const Section section{locks().out};
-        if (!blocks() && !tries_to_leave_ring()) {
+        if ((!blocks() && !tries_to_leave_ring()) || fails_with_kept_error()) {
             out_.under_way.fetch_sub(1);
             return false;
         }
@@ -340,6 +349,9 @@ bool Socket::keeps_first(std::uint64_t count) const {
 }
 
 std::size_t Socket::peek_in_tcp(int fd, std::span<std::byte> room) {
+    if (waiting_bytes(fd, SIOCINQ) <= 0) {
+        return 0;  // the call would take an error away, which is the program's
+    }
     const int error = errno;
     const ssize_t found = LIBC(recv)(fd, room.data(), room.size(), MSG_PEEK | MSG_DONTWAIT);
     errno = error;
@@ -373,7 +385,7 @@ void Socket::leave_ring() {
     }
     if (!settles_turn()) {
         if (has_lost_peer()) {
-            reset();
+            lose_bytes();
         }
     } else if (is_mirrored() && to_peer().taken != out_.put) {
         wake_before_leaving();
@@ -395,7 +407,7 @@ void Socket::begin_turn() {
 bool Socket::peer_is_there(int fd) {
     const std::int64_t time = now();
     const bool is_due = time - out_.checked_at > std::chrono::nanoseconds{asks_after}.count();
-    if (link()->closed[1 - side_] != 0 ||
+    if (link()->closed[1 - side_] != 0 || keeps_error() ||
         (is_due && (events_now(fd, POLLRDHUP) & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0)) {
         out_.stays_in_tcp = true;
     } else if (is_due) {
@@ -511,13 +523,17 @@ void Socket::ring_doorbell(int fd) {
     }
 }
 
+// Behind the connection's end nobody sleeps, and the send would take the kernel's error away.
 void Socket::send_doorbell(int fd) {
+    if ((events_now(fd, 0) & (POLLERR | POLLHUP)) != 0) {
+        return;
+    }
     Direction &direction = to_peer();
     direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
     push();
     const char bell = 0;
     if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        keep({.is_final = true, .result = -1, .error = errno});
+        keep(errno);
         direction.doorbells.store(--out_.doorbells, std::memory_order_seq_cst);
         push();
     }
@@ -547,8 +563,8 @@ void Socket::leave_with_peer(int fd) {
     if (epolls::may_rename(*this, fd)) {
         const Section section{locks().in};
         advance();
-        is_left = to_peer().taken == out_.put && peers_turn() == in_.turn && !is_in_ring(in_.turn) &&
-                  drop_all_doorbells(fd) && has_link_.exchange(false);
+        is_left = !keeps_error() && to_peer().taken == out_.put && peers_turn() == in_.turn &&
+                  !is_in_ring(in_.turn) && drop_all_doorbells(fd) && has_link_.exchange(false);
         push();
     }
     if (is_left) {
@@ -636,7 +652,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             publish();
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
-            keep(nothing);
+            keep(nothing.error);
             return static_cast<ssize_t>(done);
         }
         const bool is_late = nothing.result > 0 || waits_for_copy(nothing);
@@ -658,7 +674,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         if (nothing.is_final) {
             return end_of(fd, nothing);
         }
-        if (const int error = done == before ? in_.kept_error.exchange(0) : 0; error != 0) {
+        if (const int error = done == before ? take_error_of_receive() : 0; error != 0) {
             nothing = {.is_final = true, .result = -1, .error = error};
         } else if (done == before && !waits) {
             nothing = sleep(fd, flags);
@@ -673,11 +689,40 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     }
 }
 
-// The kernel tells of an error once. A call that has bytes leaves it to the next one.
-void Socket::keep(const Nothing &nothing) {
-    if (nothing.result < 0 && nothing.error != EAGAIN && nothing.error != EINTR && nothing.error != EPIPE) {
-        in_.kept_error = nothing.error;
+// A call that has bytes leaves an error to the next one. After the program's own shutdown(2) EPIPE is none.
+void Socket::keep(int error) {
+    if (error != 0 && error != EAGAIN && error != EINTR && (error != EPIPE || !may_end_)) {
+        kept_error_ = error;
     }
+}
+
+// A reset behind the peer's end is EPIPE, of which the kernel tells only who sends.
+int Socket::take_error_of_receive() {
+    int error = kept_error_;
+    return error != 0 && error != EPIPE && kept_error_.compare_exchange_strong(error, 0) ? error : 0;
+}
+
+// Returns true, with the error. Of EPIPE the kernel's own call tells, with its signal.
+bool Socket::fails_with_kept_error() {
+    const int error = kept_error_.exchange(0);
+    if (error == 0 || error == EPIPE) {
+        if (lacks_bytes_) {
+            reset();
+        }
+        return false;
+    }
+    errno = told_of(error);
+    return true;
+}
+
+int Socket::take_error(int kernels) {
+    return told_of(kernels != 0 ? kernels : kept_error_.exchange(0));
+}
+
+// The program gets to know of a reset once.
+int Socket::told_of(int error) {
+    was_reset_ = was_reset_ || error == ECONNRESET;
+    return error;
 }
 
 // Returns what a call returns that has nothing, after the program has read all that came.
@@ -685,7 +730,7 @@ ssize_t Socket::end_of(int fd, const Nothing &nothing) {
     if (nothing.result == 0 && is_mirrored()) {
         const Section section{
             locks().out};  // the agent may have been told of an error by its doorbell just now
-        if (const int error = in_.kept_error.exchange(0); error != 0) {
+        if (const int error = take_error_of_receive(); error != 0) {
             return end_of_error(error);
         }
     }
@@ -906,8 +951,7 @@ std::size_t Socket::peek(int fd, Parts parts) {
 }
 
 // Asks first how many bytes there are, and only then where the turn ends: so none of them is of a later turn.
-std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
-                                  std::uint32_t turn) const {
+std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int flags, std::uint32_t turn) {
     int here = waiting_bytes(fd, SIOCINQ);
     // The kernel counts none at the place of urgent data, though bytes follow. An error is left to sleep().
     if (here == 0 && (events_now(fd, POLLIN) & (POLLIN | POLLERR)) == POLLIN) {
@@ -922,6 +966,7 @@ std::size_t Socket::take_from_tcp(int fd, Parts parts, std::size_t skip, int fla
     msghdr message = wanted.message();
     const ssize_t bytes =
         most != 0 ? LIBC(recvmsg)(fd, &message, MSG_DONTWAIT | (flags & (MSG_PEEK | MSG_TRUNC))) : 0;
+    keep(bytes < 0 ? errno : 0);
     return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
@@ -1076,6 +1121,9 @@ void Socket::send_in_tcp_for_good(const char *why) {
 
 void Socket::before_shutdown() {
     send_in_tcp_for_good(its_end);
+    if (lacks_bytes_) {
+        reset();
+    }
     may_end_ = true;
     if (is_mirrored()) {
         const Inside inside{*this};
@@ -1199,7 +1247,7 @@ void Socket::before_end(int fd) {
     // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
     if (in_memory() != 0 && is_passed_on_) {
         cut(fd);
-    } else if (in_ring(in_.turn) != 0 || (has_lost_peer() && is_in_ring(to_peer().turn))) {
+    } else if (in_ring(in_.turn) != 0 || lacks_bytes_ || (has_lost_peer() && is_in_ring(to_peer().turn))) {
         constexpr linger at_once{.l_onoff = 1, .l_linger = 0};
         (void)LIBC(setsockopt)(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     }

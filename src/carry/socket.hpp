@@ -140,6 +140,11 @@ public:
     [[nodiscard]] std::int64_t filled_at() const;
     // Returns whether bytes of another turn may be in TCP, beside those of the ring.
     [[nodiscard]] bool is_partly_in_tcp() const;
+    // The kernel tells of an error once, and a call of this library's may have taken it. The program is told
+    // then as the kernel would: POLLERR until a call fails with it, or asks for it (SO_ERROR).
+    [[nodiscard]] bool keeps_error() const { return kept_error_.load(std::memory_order_relaxed) != 0; }
+    // Returns what SO_ERROR is, where the kernel's is this.
+    [[nodiscard]] int take_error(int kernels);
     // Returns a number that changes when bytes for the program, or the end of them, come through TCP.
     [[nodiscard]] std::uint64_t arrived_by_tcp(int fd);
 
@@ -261,7 +266,6 @@ private:
         Count dropped;  // doorbells
         std::uint32_t turn;
         std::atomic<std::uint32_t> under_way;  // calls of the kernel that receive, begun without a link
-        std::atomic<int> kept_error;           // that the kernel has told of, and the program does not know
         // The bytes that had come when the peer was last told of a sleep (a link between two hosts).
         std::atomic<std::uint64_t> armed_put;
         std::atomic<std::uint64_t> armed_doorbells;
@@ -296,6 +300,7 @@ private:
     void unmap(Link *link);
     [[nodiscard]] bool has_lost_peer() const;
     [[nodiscard]] bool may_lack_bytes() const;
+    void lose_bytes();
     void reset();
     static void disconnect(int fd);
     [[nodiscard]] bool is_cut_off() const;
@@ -324,12 +329,15 @@ private:
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
-    void keep(const Nothing &nothing);
+    void keep(int error);
+    [[nodiscard]] int take_error_of_receive();
+    [[nodiscard]] bool fails_with_kept_error();
     [[nodiscard]] bool comes_soon() const;
     [[nodiscard]] static Nothing sleep(int fd, int flags);
     [[nodiscard]] static short events_now(int fd, short events);
     [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
     [[nodiscard]] ssize_t end_of_error(int error);
+    int told_of(int error);
 
     // With the lock of Out.
     void enter_ring(int fd);
@@ -363,7 +371,7 @@ private:
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
     [[nodiscard]] std::size_t peek(int fd, Parts parts);
     [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
-                                            std::uint32_t turn) const;
+                                            std::uint32_t turn);
     [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags,
                                                Nothing &nothing);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
@@ -385,6 +393,7 @@ private:
     std::atomic<bool> was_reset_;           // as far as the program knows
     std::atomic<bool> lacks_bytes_;         // this end has reset the connection for it
     std::atomic<bool> wants_news_;          // a call that does not wait could not wait for the agent
+    std::atomic<int> kept_error_;           // of the kernel's, of which the program does not know
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
     std::atomic<std::uint32_t> processes_;

@@ -297,7 +297,7 @@ bool Socket::lost_mirror(int fd, bool is_last) {
     const Inside inside{*this};
     const Section section{locks().out};
     out_.stays_in_tcp = true;
-    const bool is_in_tcp = !is_in_ring(out_.turn) && !is_in_ring(from_peer().turn);
+    const bool is_in_tcp = !is_in_ring(out_.turn) && !is_in_ring(from_peer().turn) && !lacks_bytes_;
     if (is_in_tcp || !has_lost_peer() || events_now(fd, POLLRDHUP) != 0) {
         return true;
     }
@@ -305,6 +305,18 @@ bool Socket::lost_mirror(int fd, bool is_last) {
         reset();
     }
     return is_last;
+}
+
+// With the lock of Out. The peer does not get what this end has put into the ring. So nothing, and no end,
+// may follow it through TCP. As behind a reset, the program reads first what came from the peer, of which a
+// process that was killed has sent the last; the agent resets the connection when TCP shows no end
+// (lost_mirror()). A forked child has no agent.
+void Socket::lose_bytes() {
+    if (mirrors::of(*this) == nullptr) {
+        reset();
+    } else if (!lacks_bytes_.exchange(true)) {
+        keep(ECONNRESET);
+    }
 }
 
 // Ends the connection for both ends, as a reset does: bytes are lost with the device. A connection that the
@@ -319,6 +331,7 @@ void Socket::reset() {
              "descriptor %d: the RDMA device has lost the peer, and with it bytes: the connection is reset",
              fd);
     disconnect(fd);
+    kept_error_ = 0;  // the kernel has it
 }
 
 // The kernel sends a reset, and keeps the error for this end.

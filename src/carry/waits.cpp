@@ -82,6 +82,12 @@ private:
     bool has_nothing_ = true;
 };
 
+// Returns whether there is an error of which the kernel does not tell any more.
+bool has_error(const pollfd &entry) {
+    const Socket *const socket = sockets.at(entry.fd);
+    return socket != nullptr && socket->keeps_error();
+}
+
 // Adds what the rings have to what the kernel says, and takes away what was a doorbell only. Returns how many
 // entries have something.
 int settle(std::span<pollfd> entries) {
@@ -92,6 +98,9 @@ int settle(std::span<pollfd> entries) {
         } else if (Socket *const socket = ring_of(entry);
                    socket != nullptr && (entry.revents & readable) != 0 && !socket->is_readable(entry.fd)) {
             entry.revents = static_cast<short>(entry.revents & ~readable);
+        }
+        if (has_error(entry)) {
+            entry.revents = static_cast<short>(entry.revents | POLLERR);
         }
         count += entry.revents != 0 ? 1 : 0;
     }
@@ -107,6 +116,7 @@ bool concern_a_ring(std::span<const pollfd> entries) {
             epolls::tell_kernel(entry.fd);
             concern = concern || ring_of(entry) != nullptr || epolls::has_linked(entry.fd);
         }
+        concern = concern || has_error(entry);
     }
     return concern;
 }

@@ -126,7 +126,11 @@ INTERPOSED(5, getsockopt)(int fd, int level, int option, void *value, socklen_t 
         return result;
     }
     std::optional<int> known;
-    if (level == SOL_SOCKET && socket->is_smc()) {
+    if (level == SOL_SOCKET && option == SO_ERROR) {
+        int kernels = 0;
+        std::memcpy(&kernels, value, sizeof(kernels));
+        known = socket->take_error(kernels);
+    } else if (level == SOL_SOCKET && socket->is_smc()) {
         known = smc_value(fd, option);
     } else if (std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
                delay != nullptr) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * sockets_errno.c: errno after a call that succeeded is what it was before, for every name that
- * libcarry-preload.so stands in front of. Run alone, it shows that libc keeps errno so.
+ * libcarry-preload.so stands in front of; and the program is told of an error that this library found first.
+ * Run alone, it shows that libc keeps errno so.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -40,6 +41,7 @@
 #include <unistd.h>
 
 #include "../fails.h"
+#include "before_doorbell.h"
 #include "interposed_names.h"
 #include "socket_pairs.h"
 
@@ -726,12 +728,155 @@ static void a_call_that_fails_says_why(void **state) {
     assert_int_equal(errno, EINVAL);
 }
 
+/* ---- an error that the library found first ---- */
+
+static int torn[2]; /* connected; the second resets the connection */
+static bool is_half_closed;
+static bool is_rung;
+
+static short kernels_events(int fd, short events) {
+    struct pollfd one = {.fd = fd, .events = events};
+    return syscall(SYS_poll, &one, 1, 0) == 1 ? one.revents : 0;
+}
+
+/* Returns when the reset has come. */
+static void tear(void) {
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    is_rung = true;
+    if (is_half_closed) {
+        (void)shutdown(torn[1], SHUT_WR);
+        while (kernels_events(torn[0], POLLRDHUP) == 0) {
+        }
+    }
+    syscall(SYS_connect, torn[1], &none, sizeof(none));
+    while ((kernels_events(torn[0], 0) & POLLHUP) == 0) {
+    }
+}
+
+static pid_t sleeper;
+
+static void *sleep_until_readable(void *argument) {
+    (void)argument;
+    struct pollfd one = {.fd = torn[1], .events = POLLIN};
+    __atomic_store_n(&sleeper, gettid(), __ATOMIC_SEQ_CST);
+    (void)poll(&one, 1, wait_ms);
+    return NULL;
+}
+
+static void await_sleep(void) {
+    char name[64];
+    char call[32] = "";
+    const int in_poll[] = {SYS_poll, SYS_ppoll};
+    while (strtol(call, NULL, 10) != in_poll[0] && strtol(call, NULL, 10) != in_poll[1]) {
+        snprintf(name, sizeof(name), "/proc/self/task/%d/syscall",
+                 __atomic_load_n(&sleeper, __ATOMIC_SEQ_CST));
+        FILE *const status = fopen(name, "re");
+        if (status == NULL || fgets(call, sizeof(call), status) == NULL) {
+            call[0] = '\0';
+        }
+        if (status != NULL) {
+            assert_int_equal(fclose(status), 0);
+        }
+    }
+}
+
+/* Makes a connection whose peer resets it just before the doorbell for the byte that is sent. */
+static void make_torn_pair(bool half_closed) {
+    is_half_closed = half_closed;
+    is_rung = false;
+    while (!is_rung) {
+        make_pair(torn);
+        sleeper = 0;
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, sleep_until_readable, NULL), 0);
+        await_sleep();
+        before_doorbell = in_the_memory ? tear : NULL;
+        assert_int_equal(write(torn[0], "!", 1), 1);
+        before_doorbell = NULL;
+        if (!in_the_memory) {
+            tear();
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (!is_rung) {
+            close_pair(torn); /* it was awake still */
+        }
+    }
+}
+
+static int events_of_poll(void) {
+    struct pollfd one = {.fd = torn[0], .events = POLLIN | POLLRDHUP};
+    assert_int_equal(poll(&one, 1, 0), 1);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+    const int set = epoll_create1(0);
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, torn[0], &event), 0);
+    assert_int_equal(epoll_wait(set, &event, 1, 0), 1);
+    assert_int_equal(event.events, one.revents);
+    assert_int_equal(close(set), 0);
+    struct pollfd another = {.fd = torn[0], .events = POLLOUT};
+    assert_int_equal(poll(&another, 1, 0), 1);
+    assert_int_equal(another.revents & POLLERR, one.revents & POLLERR);
+    return one.revents;
+}
+
+static int error_option(void) {
+    int error = -1;
+    socklen_t size = sizeof(error);
+    assert_int_equal(getsockopt(torn[0], SOL_SOCKET, SO_ERROR, &error, &size), 0);
+    return error;
+}
+
+enum { over = POLLIN | POLLRDHUP | POLLHUP };
+
+static void a_reset_is_told_once(void **state) {
+    (void)state;
+    make_torn_pair(false);
+    assert_int_equal(events_of_poll(), over | POLLERR);
+    assert_int_equal(events_of_poll(), over | POLLERR);
+    assert_int_equal(error_option(), ECONNRESET);
+    assert_int_equal(error_option(), 0);
+    assert_int_equal(events_of_poll(), over);
+    assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
+    close_pair(torn);
+    make_torn_pair(false);
+    assert_fails(send(torn[0], "!", 1, 0), ECONNRESET); /* no signal */
+    assert_int_equal(events_of_poll(), over);
+    assert_fails(send(torn[0], "!", 1, MSG_NOSIGNAL), EPIPE);
+    assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
+    close_pair(torn);
+    make_torn_pair(false);
+    assert_fails(sendfile(torn[0], file, &(off_t){0}, 1), ECONNRESET);
+    close_pair(torn);
+    make_torn_pair(false);
+    assert_fails(recv(torn[0], bytes, 1, 0), ECONNRESET);
+    assert_int_equal(events_of_poll(), over);
+    assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
+    close_pair(torn);
+}
+
+/* Behind the peer's end a reset is EPIPE, and only calls that send tell of it. */
+static void a_reset_behind_the_end_is_told_to_who_sends(void **state) {
+    (void)state;
+    make_torn_pair(true);
+    assert_int_equal(events_of_poll(), over | POLLERR);
+    assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
+    assert_int_equal(events_of_poll(), over | POLLERR);
+    assert_fails(send(torn[0], "!", 1, MSG_NOSIGNAL), EPIPE);
+    assert_int_equal(events_of_poll(), over);
+    close_pair(torn);
+    make_torn_pair(true);
+    assert_int_equal(error_option(), EPIPE);
+    assert_int_equal(error_option(), 0);
+    close_pair(torn);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_name_leaves_errno_alone),
         cmocka_unit_test(a_connection_that_came_is_no_error),
         cmocka_unit_test(a_call_that_fails_says_why),
+        cmocka_unit_test(a_reset_is_told_once),
+        cmocka_unit_test(a_reset_behind_the_end_is_told_to_who_sends),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -89,6 +89,22 @@ bool settle(int fd, std::uint64_t bytes, std::uint32_t events = 0) {
     return false;
 }
 
+// The program has shut the socket down. Returns whether the peer's kernel has acknowledged that.
+bool is_acknowledged(int fd) {
+    for (std::uint64_t tries = 0; tries < 200'000'000; ++tries) {
+        tcp_info info{};
+        socklen_t length = sizeof(info);
+        if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+            return false;
+        }
+        if (info.tcpi_state == TCP_FIN_WAIT2 || info.tcpi_state == TCP_CLOSE) {
+            return true;
+        }
+        (void)sched_yield();
+    }
+    return false;
+}
+
 // Cuts bytes into three parts.
 std::array<iovec, 3> parts_of(unsigned char *bytes, std::size_t count) {
     const std::size_t first = count / 3;
@@ -312,6 +328,12 @@ Outcome Actor::act(const Command &command) {
             return wait(command);
         case Call::Settle:
             return outcome(settle(fd(command), command.settled, command.mask) ? 0 : 1);
+        case Call::Acknowledges: {
+            constexpr int now = 1;
+            return outcome(setsockopt(fd(command), IPPROTO_TCP, TCP_QUICKACK, &now, sizeof(now)));
+        }
+        case Call::Acknowledged:
+            return outcome(is_acknowledged(fd(command)) ? 0 : 1);
         case Call::Talk:
             return talk(command);
         case Call::Shut:

@@ -14,12 +14,14 @@ enum class Call : std::uint32_t {
     Listen,   // Outcome::value is the port
     Connect,  // to the port `count`
     Accept,
-    Send,     // by the call number `kind`
-    Receive,  // by the call number `kind`; of what is there when `settled` bytes are
-    Nothing,  // a receive that finds nothing
-    Wait,     // by poll, select or epoll, for `mask`; `settled` bytes are there
-    Settle,   // until `settled` bytes are there; `mask`: and these events of poll
-    Talk,     // sends and receives at once; `kind` is the way
+    Send,          // by the call number `kind`
+    Receive,       // by the call number `kind`; of what is there when `settled` bytes are
+    Nothing,       // a receive that finds nothing
+    Wait,          // by poll, select or epoll, for `mask`; `settled` bytes are there
+    Settle,        // until `settled` bytes are there; `mask`: and these events of poll
+    Acknowledges,  // sends the acknowledgement of the peer's end now
+    Acknowledged,  // until the peer has acknowledged this end's
+    Talk,          // sends and receives at once; `kind` is the way
     Shut,
     Close,
     Reset,

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* before_doorbell: what happens at a moment that a test cannot choose from outside. */
+#ifndef BEFORE_DOORBELL_H
+#define BEFORE_DOORBELL_H 1
+
+/* Called once, in the thread that is about to ring, when it is not NULL. That thread has a lock of its
+ * socket. */
+extern __attribute__((visibility("default"))) void (*before_doorbell)(void);
+
+#endif
