@@ -558,8 +558,8 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
             continue;
         }
         std::uint32_t found = event.events & (member.wanted.events | EPOLLERR | EPOLLHUP);
-        if ((found & EPOLLHUP) != 0 && member.is_linked && member.socket->keeps_error()) {
-            found |= EPOLLERR;
+        if ((found & EPOLLHUP) != 0 && member.is_linked) {
+            found = static_cast<std::uint16_t>(member.socket->events_of(static_cast<short>(found)));
         }
         if ((found & to_read) != 0 && member.is_linked) {
             heat(member);

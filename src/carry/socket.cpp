@@ -67,8 +67,9 @@ int waiting_bytes(int fd, unsigned long which) {
 // Stands for the link of a socket that was closed while another thread used it.
 constinit Link no_link{};
 
-// A doorbell that is counted arrives in this time, unless its sender has been stopped.
-constexpr microseconds waits_for_doorbell{1000};
+// A doorbell that is counted arrives in this time, unless its sender has been stopped: that thread may be
+// waiting for a processor.
+constexpr microseconds waits_for_doorbell{100'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 
@@ -716,7 +717,20 @@ bool Socket::fails_with_kept_error() {
 }
 
 int Socket::take_error(int kernels) {
-    return told_of(kernels != 0 ? kernels : kept_error_.exchange(0));
+    const int error = told_of(kernels != 0 ? kernels : kept_error_.exchange(0));
+    return error == ECONNRESET && is_reset_by_doorbell() ? 0 : error;
+}
+
+bool Socket::is_reset_by_doorbell() const {
+    const Inside inside{*this};
+    return is_linked() && !may_end_ && ended_by_doorbell();
+}
+
+short Socket::events_of(short found) const {
+    constexpr short of_reset = POLLERR | POLLHUP;
+    const auto events = static_cast<short>(found | (keeps_error() ? POLLERR : 0));
+    const auto others = static_cast<short>(events & ~of_reset);
+    return events != others && others != 0 && is_reset_by_doorbell() ? others : events;
 }
 
 // The program gets to know of a reset once.
@@ -1216,7 +1230,7 @@ bool Socket::drops_doorbells_in_time(int fd) {
         if (now() > until) {
             return false;
         }
-        __builtin_ia32_pause();
+        (void)sched_yield();
     }
     return true;
 }

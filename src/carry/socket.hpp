@@ -145,6 +145,10 @@ public:
     [[nodiscard]] bool keeps_error() const { return kept_error_.load(std::memory_order_relaxed) != 0; }
     // Returns what SO_ERROR is, where the kernel's is this.
     [[nodiscard]] int take_error(int kernels);
+    // Returns the events of poll(2) for the program, where the kernel's are these. A peer that ends with a
+    // doorbell in its socket, and has read all else, resets the connection for that alone: it ends for the
+    // program as if it had not.
+    [[nodiscard]] short events_of(short found) const;
     // Returns a number that changes when bytes for the program, or the end of them, come through TCP.
     [[nodiscard]] std::uint64_t arrived_by_tcp(int fd);
 
@@ -346,6 +350,7 @@ private:
     [[nodiscard]] bool peer_is_there(int fd);
     [[nodiscard]] bool resets(int fd);
     [[nodiscard]] bool ended_by_doorbell() const;
+    [[nodiscard]] bool is_reset_by_doorbell() const;
     [[nodiscard]] std::size_t put(int fd, Parts parts, std::size_t bytes);
     [[nodiscard]] bool has_any_room() const;
     [[nodiscard]] std::size_t put_once(Parts parts, std::size_t skip, std::size_t bytes);

@@ -88,6 +88,11 @@ bool has_error(const pollfd &entry) {
     return socket != nullptr && socket->keeps_error();
 }
 
+short events_of(const pollfd &entry) {
+    const Socket *const socket = sockets.at(entry.fd);
+    return socket != nullptr ? socket->events_of(entry.revents) : entry.revents;
+}
+
 // Adds what the rings have to what the kernel says, and takes away what was a doorbell only. Returns how many
 // entries have something.
 int settle(std::span<pollfd> entries) {
@@ -99,9 +104,7 @@ int settle(std::span<pollfd> entries) {
                    socket != nullptr && (entry.revents & readable) != 0 && !socket->is_readable(entry.fd)) {
             entry.revents = static_cast<short>(entry.revents & ~readable);
         }
-        if (has_error(entry)) {
-            entry.revents = static_cast<short>(entry.revents | POLLERR);
-        }
+        entry.revents = events_of(entry);
         count += entry.revents != 0 ? 1 : 0;
     }
     return count;

@@ -731,7 +731,7 @@ static void a_call_that_fails_says_why(void **state) {
 /* ---- an error that the library found first ---- */
 
 static int torn[2]; /* connected; the second resets the connection */
-static bool is_half_closed;
+static enum { TornAtOnce, TornBehindItsEnd, TornByTheDoorbell } how;
 static bool is_rung;
 
 static short kernels_events(int fd, short events) {
@@ -742,11 +742,18 @@ static short kernels_events(int fd, short events) {
 /* Returns when the reset has come. */
 static void tear(void) {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    char byte = 0;
     is_rung = true;
-    if (is_half_closed) {
+    if (how == TornByTheDoorbell) {
+        assert_int_equal(recv(torn[1], &byte, 1, 0), 1);
+    }
+    if (how == TornBehindItsEnd || (how == TornByTheDoorbell && !in_the_memory)) {
         (void)shutdown(torn[1], SHUT_WR);
         while (kernels_events(torn[0], POLLRDHUP) == 0) {
         }
+    }
+    if (how == TornByTheDoorbell && !in_the_memory) {
+        return;
     }
     syscall(SYS_connect, torn[1], &none, sizeof(none));
     while ((kernels_events(torn[0], 0) & POLLHUP) == 0) {
@@ -781,8 +788,8 @@ static void await_sleep(void) {
 }
 
 /* Makes a connection whose peer resets it just before the doorbell for the byte that is sent. */
-static void make_torn_pair(bool half_closed) {
-    is_half_closed = half_closed;
+static void make_torn_pair(int wanted) {
+    how = wanted;
     is_rung = false;
     while (!is_rung) {
         make_pair(torn);
@@ -829,7 +836,7 @@ enum { over = POLLIN | POLLRDHUP | POLLHUP };
 
 static void a_reset_is_told_once(void **state) {
     (void)state;
-    make_torn_pair(false);
+    make_torn_pair(TornAtOnce);
     assert_int_equal(events_of_poll(), over | POLLERR);
     assert_int_equal(events_of_poll(), over | POLLERR);
     assert_int_equal(error_option(), ECONNRESET);
@@ -837,16 +844,16 @@ static void a_reset_is_told_once(void **state) {
     assert_int_equal(events_of_poll(), over);
     assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
     close_pair(torn);
-    make_torn_pair(false);
+    make_torn_pair(TornAtOnce);
     assert_fails(send(torn[0], "!", 1, 0), ECONNRESET); /* no signal */
     assert_int_equal(events_of_poll(), over);
     assert_fails(send(torn[0], "!", 1, MSG_NOSIGNAL), EPIPE);
     assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
     close_pair(torn);
-    make_torn_pair(false);
+    make_torn_pair(TornAtOnce);
     assert_fails(sendfile(torn[0], file, &(off_t){0}, 1), ECONNRESET);
     close_pair(torn);
-    make_torn_pair(false);
+    make_torn_pair(TornAtOnce);
     assert_fails(recv(torn[0], bytes, 1, 0), ECONNRESET);
     assert_int_equal(events_of_poll(), over);
     assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
@@ -856,16 +863,27 @@ static void a_reset_is_told_once(void **state) {
 /* Behind the peer's end a reset is EPIPE, and only calls that send tell of it. */
 static void a_reset_behind_the_end_is_told_to_who_sends(void **state) {
     (void)state;
-    make_torn_pair(true);
+    make_torn_pair(TornBehindItsEnd);
     assert_int_equal(events_of_poll(), over | POLLERR);
     assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
     assert_int_equal(events_of_poll(), over | POLLERR);
     assert_fails(send(torn[0], "!", 1, MSG_NOSIGNAL), EPIPE);
     assert_int_equal(events_of_poll(), over);
     close_pair(torn);
-    make_torn_pair(true);
+    make_torn_pair(TornBehindItsEnd);
     assert_int_equal(error_option(), EPIPE);
     assert_int_equal(error_option(), 0);
+    close_pair(torn);
+}
+
+/* A process that is killed with nothing unread but a doorbell resets the connection for that alone. */
+static void a_reset_for_a_doorbell_is_an_end(void **state) {
+    (void)state;
+    make_torn_pair(TornByTheDoorbell);
+    assert_int_equal(events_of_poll(), POLLIN | POLLRDHUP);
+    assert_int_equal(error_option(), 0);
+    assert_int_equal(recv(torn[0], bytes, 1, 0), 0);
+    assert_int_equal(events_of_poll(), POLLIN | POLLRDHUP);
     close_pair(torn);
 }
 
@@ -877,6 +895,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_call_that_fails_says_why),
         cmocka_unit_test(a_reset_is_told_once),
         cmocka_unit_test(a_reset_behind_the_end_is_told_to_who_sends),
+        cmocka_unit_test(a_reset_for_a_doorbell_is_an_end),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

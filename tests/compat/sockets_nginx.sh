@@ -30,12 +30,6 @@ url=http://127.0.0.1:$port
 
 carry curl -sS --max-time 30 "$url/large" 2>curl.out | cmp - www/large || die "a large file changed"
 curl -sS --max-time 30 "$url/large" | cmp - www/large || die "a large file changed over TCP"
-# A slow client stays connected until the test has seen it.
-"${carried_by[@]}" curl -sS --limit-rate 1M -o slow "$url/large" >slow.out 2>&1 &
-curl=$!
-background+=("$curl")
-kill "$curl"
-wait "$curl" || true
 carry wrk -t2 -c32 -d1 "$url/small" >wrk.out 2>&1 || die "wrk failed"
 carry wrk -t2 -c16 -d1 -H 'Connection: close' "$url/small" >close.out 2>&1 || die "wrk failed without keep-alive"
 "${carried_by[@]}" wrk -t2 -c16 -d1 "$url/small" >reload.out 2>&1 &
