@@ -140,6 +140,7 @@ struct Set {
     std::size_t first = 0;          // of `hot`, to be looked at first
     unsigned sleepers = 0;          // threads
     bool is_member = false;         // of another set, which the kernel tells of this one
+    bool is_parents = false;        // another process has it too
 };
 
 // One lock for all: it is held for as long as a look takes.
@@ -432,10 +433,11 @@ void becomes_member(int epoll) {
     }
 }
 
-// The parent's threads sleep in the parent only.
-void sleep_in_parent_only() REQUIRES(mutex) {
+// The parent's threads sleep in the parent only, and it needs its names.
+void leave_sets_to_parent() REQUIRES(mutex) {
     for (const auto &[number, set] : sets()) {
         set->sleepers = 0;
+        set->is_parents = true;
         std::ranges::for_each(set->members, [](const auto &one) { one.second->sleeps = false; });
     }
 }
@@ -468,7 +470,7 @@ const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
                                         .after_in_child =
                                             [] {
                                                 mutex.assert_held();
-                                                sleep_in_parent_only();
+                                                leave_sets_to_parent();
                                                 mutex.leave();
                                             }}};
 
@@ -1001,6 +1003,30 @@ void epolls::closed(int fd, bool has_more_numbers) {
             detach(*member);
         } else if (member->number == fd) {
             member->number = other;
+        }
+    }
+}
+
+void epolls::before_exec() {
+    const Held held{mutex};
+    tell_kernel_of_all();
+    for (const auto &[number, set] : sets()) {
+        if (!set->is_parents) {
+            std::ranges::for_each(set->members, [](const auto &one) {
+                mutex.assert_held();
+                name_by_program(*one.second);
+            });
+        }
+    }
+}
+
+void epolls::after_failed_exec() {
+    const Held held{mutex};
+    for (const auto &[number, set] : sets()) {
+        for (const auto &[key, member] : set->members) {
+            if (member->number >= 0 && member->socket->is_linked()) {
+                name_by_address(*member);
+            }
         }
     }
 }

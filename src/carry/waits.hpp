@@ -54,6 +54,10 @@ void end_sleep(int epoll);
 void duplicated(int epoll, int number);
 // The descriptor is about to be closed, whether it is a set or a member.
 void closed(int fd, bool has_more_numbers);
+// The process is about to execute a program, which may have the sets that this process has alone: the kernel
+// tells it of the members as this program would be told. after_failed_exec() is for one that could not.
+void before_exec();
+void after_failed_exec();
 // All descriptors between these numbers are closed; the sockets have been closed one by one.
 void closed_between(unsigned first, unsigned last);
 // The link of a socket begins or ends, and changes its name in the kernel's sets, which arms it there.

@@ -17,6 +17,7 @@
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
+#include "carry/waits.hpp"
 
 using carry::Socket;
 using carry::sockets;
@@ -99,16 +100,25 @@ namespace {
 class Executing {
 public:
     Executing() {
-        hand_over_to_program(base::is_in_parents_memory());
+        hand_over_to_program(is_in_parents_memory_);
+        if (!is_in_parents_memory_) {
+            carry::epolls::before_exec();
+        }
         sockets.leave();
     }
     ~Executing() {
         const int error = errno;
         sockets.stay();
+        if (!is_in_parents_memory_) {
+            carry::epolls::after_failed_exec();
+        }
         errno = error;
     }
     Executing(const Executing &) = delete;
     Executing &operator=(const Executing &) = delete;
+
+private:
+    const bool is_in_parents_memory_ = base::is_in_parents_memory();
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,6 +40,8 @@
 
 #include "../fails.h"
 #include "socket_pairs.h"
+
+enum { of_inherited_set = 77 };
 
 static void every_pair_of_calls_moves_bytes(void **state) {
     (void)state;
@@ -922,6 +925,84 @@ static void a_set_has_a_socket_exclusively(void **state) {
     close_pair(ends);
 }
 
+/* These are the kernel's alone. The kernel may not have the module of the first one. */
+static void options_of_tcp_bring_a_connection_back(void **state) {
+    (void)state;
+    enum { bytes = 100 };
+    const int many = 1 << 20;
+    const int one = 1;
+    const struct {
+        int level, option;
+        const void *value;
+        socklen_t size;
+    } options[] = {{IPPROTO_TCP, TCP_ULP, "tls", 3},
+                   {IPPROTO_TCP, TCP_NOTSENT_LOWAT, &many, sizeof(many)},
+                   {IPPROTO_TCP, TCP_INQ, &one, sizeof(one)},
+                   {SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one)},
+                   {SOL_SOCKET, SO_TIMESTAMP, &one, sizeof(one)}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); ++i) {
+        int ends[2];
+        make_pair(ends);
+        if (setsockopt(ends[0], options[i].level, options[i].option, options[i].value, options[i].size) !=
+            0) {
+            assert_int_equal(errno, ENOENT);
+            assert_int_equal(options[i].option, TCP_ULP);
+        }
+        for (int sender = 0; sender < 2; ++sender) {
+            char sent[bytes];
+            char received[bytes];
+            int unread = 0;
+            memset(sent, '0' + sender, sizeof(sent));
+            assert_int_equal(send(ends[sender], sent, sizeof(sent), 0), sizeof(sent));
+            await(ends[1 - sender], POLLIN);
+            assert_int_equal(syscall(SYS_ioctl, ends[1 - sender], FIONREAD, &unread), 0);
+            assert_int_equal(unread, bytes);
+            assert_int_equal(recv(ends[1 - sender], received, sizeof(received), 0), sizeof(received));
+            assert_memory_equal(received, sent, sizeof(sent));
+        }
+        close_pair(ends);
+    }
+}
+
+/* A program that inherits a set is told by the data that its predecessor gave, and not of a socket that was
+ * taken out. */
+static void a_program_inherits_a_set(void **state) {
+    (void)state;
+    char number[16];
+    int kept[2];
+    int taken_out[2];
+    int status = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        make_pair(kept);
+        make_pair(taken_out);
+        const int set = epoll_create1(0);
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = of_inherited_set};
+        assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, kept[0], &event), 0);
+        assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, taken_out[0], &event), 0);
+        assert_int_equal(epoll_wait(set, &event, 1, 0), 0);
+        assert_int_equal(epoll_ctl(set, EPOLL_CTL_DEL, taken_out[0], NULL), 0);
+        (void)execl("/no/such/program", "", (char *)NULL);
+        assert_int_equal(write(taken_out[1], "!", 1), 1);
+        assert_int_equal(read(taken_out[0], number, 1), 1); /* or it would not go with the program */
+        assert_int_equal(syscall(SYS_write, taken_out[1], "!", 1), 1);
+        assert_int_equal(syscall(SYS_write, kept[1], "!", 1), 1);
+        (void)snprintf(number, sizeof(number), "%d", set);
+        (void)execl("/proc/self/exe", "sockets", "inherits", number, (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* Returns the exit code of the program that has the set. */
+static int look_at_inherited(const char *number) {
+    struct epoll_event events[3];
+    const int set = (int)strtol(number, NULL, 10);
+    const int count = epoll_wait(set, events, 3, wait_ms);
+    return count == 1 && events[0].events == EPOLLIN && events[0].data.u64 == of_inherited_set ? 0 : 1;
+}
+
 /* As in the kernel, the set keeps a socket that a message has, and tells of an edge once. */
 static void a_set_tells_of_a_passed_socket_once(void **state) {
     (void)state;
@@ -1065,6 +1146,9 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
 }
 
 int main(int count, char **words) {
+    if (count == 3 && strcmp(words[1], "inherits") == 0) {
+        return look_at_inherited(words[2]);
+    }
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     static bool begins_in_tcp[] = {false, true};
     static struct inheriting inheriting[] = {
@@ -1098,6 +1182,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
         cmocka_unit_test(sets_are_in_one_another),
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
+        cmocka_unit_test(a_program_inherits_a_set),
+        cmocka_unit_test(options_of_tcp_bring_a_connection_back),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[0]),

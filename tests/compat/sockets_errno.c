@@ -731,7 +731,7 @@ static void a_call_that_fails_says_why(void **state) {
 /* ---- an error that the library found first ---- */
 
 static int torn[2]; /* connected; the second resets the connection */
-static enum { TornAtOnce, TornBehindItsEnd, TornByTheDoorbell } how;
+static enum tear { TornAtOnce, TornBehindItsEnd, TornByTheDoorbell } how;
 static bool is_rung;
 
 static short kernels_events(int fd, short events) {
@@ -788,7 +788,7 @@ static void await_sleep(void) {
 }
 
 /* Makes a connection whose peer resets it just before the doorbell for the byte that is sent. */
-static void make_torn_pair(int wanted) {
+static void make_torn_pair(enum tear wanted) {
     how = wanted;
     is_rung = false;
     while (!is_rung) {
