@@ -791,7 +791,8 @@ static void await_sleep(void) {
 static void make_torn_pair(enum tear wanted) {
     how = wanted;
     is_rung = false;
-    while (!is_rung) {
+    for (int rounds = 0; !is_rung; ++rounds) {
+        assert_true(rounds < 1000);
         make_pair(torn);
         sleeper = 0;
         pthread_t thread;
