@@ -20,6 +20,25 @@ done
 ! grep -q 'public Internet' server.err || die "a warning of no public address"
 push content
 
+# An address comes to the machine, goes, and comes again.
+given=$address
+address=10.77.0.1:7204
+for turn in 1 2; do
+    ip address add 10.77.0.1/32 dev lo
+    for try in $(seq 1000); do
+        ! bounded "$rpma" status "$address" >stdout 2>stderr || break
+    done
+    [ "$try" -lt 1000 ] || die "it does not listen at an address that came: $(cat stderr)"
+    pulled content
+    ip address del 10.77.0.1/32 dev lo
+    for try in $(seq 1000); do
+        ss -Hltn "src $address" | grep -q . || break
+    done
+    [ "$try" -lt 1000 ] || die "it listens at an address that went"
+done
+address=$given
+bounded "$rpma" status "$address" >stdout || die "it does not listen any more at $address"
+
 # Most of a host's addresses are in one network of 64 bits.
 mkfifo said
 "$peer" crowd fd77::1 "$port" >said &

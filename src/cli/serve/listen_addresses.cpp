@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/serve/listen_addresses: getaddrinfo and getifaddrs.
+// cli/serve/listen_addresses: getaddrinfo, getifaddrs and rtnetlink(7).
 #include "cli/serve/listen_addresses.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -77,6 +78,17 @@ Outcome<ListenAddresses> listen_addresses(const Address &address) {
         return all_of_machine(address.port, host == "::");
     }
     return ListenAddresses{{{host, address.port}}, false};
+}
+
+Outcome<base::Fd> address_changes() {
+    base::Fd socket{::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE)};
+    sockaddr_nl groups{};
+    groups.nl_family = AF_NETLINK;
+    groups.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+    if (!socket || bind(socket.get(), reinterpret_cast<const sockaddr *>(&groups), sizeof(groups)) != 0) {
+        return failed("changes of this machine's addresses cannot be seen: {}", errno_text(errno));
+    }
+    return socket;
 }
 
 bool is_public(const std::string &host) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "cli/arguments.hpp"
 
 namespace cli {
@@ -19,6 +20,10 @@ struct ListenAddresses {
 // the first counts. Blocks while it looks up a name. Fails when the name is unknown, or when there is no such
 // address.
 [[nodiscard]] Outcome<ListenAddresses> listen_addresses(const Address &address);
+
+// Returns a socket of rtnetlink(7) that is readable when an address of this machine may have come or gone.
+// What it brings need not be read as more than that.
+[[nodiscard]] Outcome<base::Fd> address_changes();
 
 // Returns whether a numeric address is one of the public Internet, and in none of IANA's networks for other
 // purposes.

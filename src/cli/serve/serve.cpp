@@ -87,6 +87,7 @@ struct Place {
     Address address;
     DevicePeer device;
     std::string device_name;  // also when the server has the device
+    bool of_wildcard;         // and of no other word
 };
 
 // Adds what the server serves to the summary of its start.
@@ -243,22 +244,26 @@ private:
 };
 
 // Finds the addresses to listen at. A wildcard stands for those of its addresses that a device serves. An
-// address that several words stand for counts once.
-Outcome<std::vector<Place>> open_places(const ServeOptions &options) {
+// address that several words stand for counts once. `wildcards` gets these words.
+Outcome<std::vector<Place>> open_places(const ServeOptions &options, std::vector<Address> &wildcards) {
     std::vector<Place> places;
     for (const std::string &text : options.listen) {
         const Address given = TRY(parse_address(text));
         const auto wanted = TRY(listen_addresses(given));
+        if (wanted.any) {
+            wildcards.push_back(given);
+        }
         std::string reason;
         for (const Address &address : wanted.addresses) {
             const auto is_same = [&](const Place &one) { return one.address.text() == address.text(); };
-            if (std::ranges::any_of(places, is_same)) {
+            if (const auto known = std::ranges::find_if(places, is_same); known != places.end()) {
+                known->of_wildcard = known->of_wildcard && wanted.any;
                 continue;
             }
             auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
             if (device) {
                 const std::string name = device->name;
-                places.push_back({address, *std::move(device), name});
+                places.push_back({address, *std::move(device), name, wanted.any});
             } else if (!wanted.any || device.error().exit == Exit::Usage) {
                 return std::unexpected{device.error()};
             } else {
@@ -340,18 +345,87 @@ bool needs_copy(const std::vector<Place> &places) {
     return !std::ranges::all_of(places, [](const Place &place) { return place.device.is_soft; });
 }
 
-// Warns, once, when everybody on the Internet may push and pull.
-void warn_of_public_address(const std::vector<Place> &places) {
-    const auto found =
-        std::ranges::find_if(places, [](const Place &place) { return is_public(place.address.host); });
-    if (found != places.end() && base::required_tls() == nullptr) {
-        BASE_LOG(
-            Warning,
-            "%s is an address of the public Internet, and there are no keys: everybody who reaches it may "
-            "push and pull (expected --psk FILE or --x509 FILE)",
-            found->address.text().c_str());
+// Warns when everybody on the Internet may push and pull. Returns whether it does.
+bool warn_of_public_address(const Address &address) {
+    if (!is_public(address.host) || base::required_tls() != nullptr) {
+        return false;
     }
+    BASE_LOG(Warning,
+             "%s is an address of the public Internet, and there are no keys: everybody who reaches it may "
+             "push and pull (expected --psk FILE or --x509 FILE)",
+             address.text().c_str());
+    return true;
 }
+
+// Has a server listen at the present addresses of this machine, where a wildcard stands for them. The
+// server's thread uses it.
+class PresentAddresses {
+public:
+    PresentAddresses(std::vector<Address> wildcards, const std::vector<Place> &places, const Store &store,
+                     Server &server)
+        : wildcards_{std::move(wildcards)}, store_{store}, server_{server} {
+        for (const Place &place : places) {
+            if (!place.of_wildcard) {
+                named_.push_back(place.address.text());
+            }
+            warned_ = warned_ || warn_of_public_address(place.address);
+        }
+    }
+
+    // Sees to it from now on, when there is a wildcard.
+    Outcome<> follow() {
+        if (!wildcards_.empty()) {
+            server_.follow_addresses(TRY(address_changes()), [this] { update(); });
+        }
+        return {};
+    }
+
+private:
+    void update() {
+        std::vector<Address> present;
+        for (const Address &wildcard : wildcards_) {
+            if (const auto found = listen_addresses(wildcard)) {
+                present.insert(present.end(), found->addresses.begin(), found->addresses.end());
+            }
+        }
+        server_.stop_listening([&](const Address &one) {
+            const auto is_same = [&](const Address &other) { return other.text() == one.text(); };
+            return std::ranges::find(named_, one.text()) != named_.end() ||
+                   std::ranges::any_of(present, is_same);
+        });
+        for (const Address &address : present) {
+            if (!server_.listens(address)) {
+                listen(address);
+            }
+        }
+    }
+
+    // An address without a device is none of the server's, as at its start.
+    void listen(const Address &address) {
+        auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
+        if (!device) {
+            BASE_LOG(Info, "%s: %s", address.text().c_str(), device.error().text.c_str());
+            return;
+        }
+        if (!device->is_soft && !store_.is_copied() && !store_.is_dax()) {
+            BASE_LOG(Warning, "%s came to this machine, on the RDMA device %s: restart to serve it there",
+                     address.text().c_str(), device->name.c_str());
+            return;
+        }
+        if (const auto listening = server_.listen(address, *std::move(device)); !listening) {
+            BASE_LOG(Warning, "%s", listening.error().text.c_str());
+            return;
+        }
+        BASE_LOG(Info, "%s came to this machine: the server listens there too", address.text().c_str());
+        warned_ = warned_ || warn_of_public_address(address);
+    }
+
+    const std::vector<Address> wildcards_;
+    const Store &store_;
+    Server &server_;
+    std::vector<std::string> named_;
+    bool warned_ = false;
+};
 
 // Returns what the clients may do. Without TLS no client has an identity, so nobody could do anything.
 Outcome<Permissions> permissions_of(const ServeOptions &options) {
@@ -374,7 +448,8 @@ Outcome<> serve(const ServeOptions &options) {
     Writers writers;
     TRY(writers.begin(options.json));
     LongestEnd longest_end{writers};
-    auto places = TRY(open_places(options));
+    std::vector<Address> wildcards;
+    auto places = TRY(open_places(options, wildcards));
     StoreOptions wanted{
         .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
     if (!options.max_bytes.empty()) {
@@ -410,7 +485,8 @@ Outcome<> serve(const ServeOptions &options) {
     describe(options, *store, summary);
     print_start(options, places, server, summary);
     print_warnings();
-    warn_of_public_address(places);
+    PresentAddresses addresses{std::move(wildcards), places, *store, server};
+    TRY(addresses.follow());
     tell_ready();
     if (follower) {
         const Who from{leader->host, {}};
@@ -474,7 +550,7 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->add_option(
             "--listen", options->listen,
             "Where to listen: HOST[:PORT] or [IPV6][:PORT], may be given several times; 0.0.0.0 and [::] "
-            "stand for each address of this machine")
+            "stand for each address that this machine has, or gets")
         ->type_name("ADDRESS")
         ->take_all()
         ->allow_extra_args(false)  // otherwise brackets would be CLI11's form of a list

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,7 +79,7 @@ Outcome<> Server::watch(int fd, Awaited awaited, std::size_t key) const {
 }
 
 Outcome<> Server::listen(const Address &address, DevicePeer device) {
-    auto port = std::make_unique<Port>(address, std::move(device), store_);
+    auto port = std::make_shared<Port>(address, std::move(device), store_);
     TRY(prepare(*port));
     clear_log();
     rpma_ep *endpoint = nullptr;
@@ -97,9 +98,37 @@ Outcome<> Server::listen(const Address &address, DevicePeer device) {
         epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
     }
     (void)rpma_ep_get_fd(endpoint, &port->fd);
-    TRY(watch(port->fd, Awaited::Port, ports_.size()));
-    ports_.push_back(std::move(port));
+    TRY(watch(port->fd, Awaited::Port, ++last_port_));
+    ports_.emplace(last_port_, std::move(port));
     return {};
+}
+
+void Server::follow_addresses(base::Fd changes, std::function<void()> changed) {
+    changes_ = std::move(changes);
+    changed_ = std::move(changed);
+}
+
+bool Server::listens(const Address &address) const {
+    return std::ranges::any_of(
+        ports_, [&](const auto &entry) { return entry.second->address.text() == address.text(); });
+}
+
+// The server and each client of a place share it.
+void Server::stop_listening(const std::function<bool(const Address &)> &is_wanted) {
+    std::erase_if(ports_, [&](const auto &entry) {
+        return entry.second.use_count() == 1 && !is_wanted(entry.second->address);
+    });
+}
+
+// What is left to read brings another event.
+void Server::take_change() {
+    std::array<std::byte, 8192> bytes{};
+    constexpr int most_at_once = 64;
+    for (int i = 0; i < most_at_once &&
+                    (recv(changes_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) >= 0 || errno == ENOBUFS);
+         ++i) {
+    }
+    changed_();
 }
 
 // Returns for how many milliseconds there is nothing to do without a new event; -1 means for ever.
@@ -162,8 +191,13 @@ bool Server::take(std::uint64_t event, int signal_fd) {
         case Awaited::Storage:
             finish_jobs();
             break;
+        case Awaited::Addresses:
+            take_change();
+            break;
         case Awaited::Port:
-            take_request(*ports_.at(key));
+            if (const auto port = ports_.find(key); port != ports_.end()) {
+                take_request(port->second);
+            }
             break;
         case Awaited::Event:
             take_event(static_cast<int>(key));
@@ -181,6 +215,9 @@ Outcome<> Server::run(int signal_fd) {
     TRY(storage_.start());
     TRY(watch(signal_fd, Awaited::Signal, 0));
     TRY(watch(storage_.fd(), Awaited::Storage, 0));
+    if (changes_) {
+        TRY(watch(changes_.get(), Awaited::Addresses, 0));
+    }
     while (true) {
         epoll_event event{};
         const int wait = next_wait();

@@ -70,6 +70,12 @@ public:
     // Finds out whether the device can make memory durable, and listens.
     [[nodiscard]] Outcome<> listen(const Address &address, DevicePeer device);
 
+    // Calls `changed` when `changes` is readable, after it has read what is there.
+    void follow_addresses(base::Fd changes, std::function<void()> changed);
+    [[nodiscard]] bool listens(const Address &address) const;
+    // Stops listening at the addresses that are not wanted any more. One where clients are connected stays.
+    void stop_listening(const std::function<bool(const Address &)> &is_wanted);
+
     [[nodiscard]] Durability durability() const { return durability_; }
     // Returns ": " and the device's logged reason why durability is None; empty when it logged nothing.
     [[nodiscard]] const std::string &why_volatile() const { return why_volatile_; }
@@ -84,7 +90,7 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
-    // A place where clients connect. It outlives them.
+    // A place where clients connect, which it outlives.
     struct Port {
         Address address;
         std::shared_ptr<const DevicePeer> device;
@@ -99,7 +105,7 @@ private:
     // The members are destroyed in the reverse order.
     struct Client {
         std::uint64_t number = 0;
-        Port *port = nullptr;
+        std::shared_ptr<Port> port;
         Mode mode{};
         std::string name;            // of the contents that it is about
         std::uint64_t sequence = 0;  // of the content that it pulls
@@ -173,7 +179,7 @@ private:
         std::shared_ptr<Opened> opened;
         bool may_be_out = false;  // the files of TLS have been read again since it came
     };
-    enum class Awaited : std::uint32_t { Signal, Storage, Port, Event, Message };
+    enum class Awaited : std::uint32_t { Signal, Storage, Addresses, Port, Event, Message };
 
     [[nodiscard]] Outcome<> watch(int fd, Awaited awaited, std::size_t key) const;
     [[nodiscard]] Outcome<> prepare(const Port &port);
@@ -187,7 +193,8 @@ private:
     void abort(const Who &who, const char *reason, const std::string &text) const;
     void tell_verdict(const Storage::Job &job) const;
     void end_unknown();
-    void take_request(Port &port);
+    void take_request(const std::shared_ptr<Port> &port);
+    void take_change();
     void admit(Client client, ConnectionRequest request, const Hello &hello);
     void open(Arrival arrival);
     void finish_opening(Storage::Job &job);
@@ -243,8 +250,11 @@ private:
     Durability durability_ = Durability::None;
     std::string why_volatile_;
     std::byte peer_configuration_{};
-    ConnectionConfiguration configuration_;  // for new connections
-    std::vector<std::unique_ptr<Port>> ports_;
+    ConnectionConfiguration configuration_;                 // for new connections
+    std::map<std::uint32_t, std::shared_ptr<Port>> ports_;  // by a number that none has again
+    std::uint32_t last_port_ = 0;
+    base::Fd changes_;  // of the machine's addresses
+    std::function<void()> changed_;
     Storage storage_;  // ends before the devices of the ports, whose memory it may hold
     base::Fd epoll_;
     std::unordered_map<int, Client> clients_;    // by the fd of the connection's events

@@ -54,10 +54,10 @@ Outcome<LocalRegion> register_for(rpma_conn_req *request, const DevicePeer &devi
 
 }  // namespace
 
-void Server::take_request(Port &port) {
+void Server::take_request(const std::shared_ptr<Port> &port) {
     clear_log();  // the lines of the client before
     rpma_conn_req *requested = nullptr;
-    const int result = rpma_ep_next_bare_req(port.endpoint.get(), &requested);
+    const int result = rpma_ep_next_bare_req(port->endpoint.get(), &requested);
     if (result == RPMA_E_NO_EVENT) {
         return;
     }
@@ -73,7 +73,7 @@ void Server::take_request(Port &port) {
     sockaddr_storage peer{};
     (void)rpma_conn_req_get_peer_addr(requested, &peer);
     Client client;
-    client.port = &port;
+    client.port = port;
     client.who.host = host_of(peer);
     client.origin = base::origin_of(peer);
     if (hello) {
