@@ -164,8 +164,8 @@ void ByNumber::expire() {
         const auto now = base::Clock::now();
         if (now >= gives_up_at_) {
             tries_again_ = false;
-            end_attempt();
             queue_pair_.nobody_answers();
+            attempt_failed(Answer::None);  // an unreliable queue pair only loses the requests
             return;
         }
         group_->set_deadline(*this, std::min(now + retry_interval, gives_up_at_));

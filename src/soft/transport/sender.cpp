@@ -452,6 +452,7 @@ bool Sender::owes_all_it_may() const {
 
 void Sender::owe(const Response &response) {
     const base::Lock lock{mutex_};
+    rounds_of_taker_ = 0;  // the peer asks for something too
     responses_.push(response);
 }
 
