@@ -289,9 +289,9 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     }
     PartsFrom rest{parts, done, bytes - done};
     const msghdr message = rest.message();
-    if (done == 0 && fails_with_kept_error()) {
+    if (done != 0 ? keeps_error() : fails_with_kept_error()) {
         end_kernels_send(0);
-        return -1;
+        return done != 0 ? static_cast<ssize_t>(done) : -1;
     }
     if (out_.stays_in_tcp && done == 0 && (events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 && resets(fd)) {
         end_kernels_send(0);
@@ -330,6 +330,10 @@ bool Socket::begin_kernels_send() {
             return false;
         }
         leave_ring();
+        if (fails_with_kept_error()) {  // bytes were lost just now
+            out_.under_way.fetch_sub(1);
+            return false;
+        }
         out_.sends_to_wait = sends_in_tcp;
     }
     return true;
@@ -690,9 +694,11 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     }
 }
 
-// A call that has bytes leaves an error to the next one. After the program's own shutdown(2) EPIPE is none.
+// A call that has bytes leaves an error of the connection to the next one. After the program's own
+// shutdown(2) EPIPE is none, and want of memory passes.
 void Socket::keep(int error) {
-    if (error != 0 && error != EAGAIN && error != EINTR && (error != EPIPE || !may_end_)) {
+    if (error != 0 && error != EAGAIN && error != EINTR && error != ENOMEM && error != ENOBUFS &&
+        (error != EPIPE || !may_end_)) {
         kept_error_ = error;
     }
 }
@@ -717,7 +723,8 @@ bool Socket::fails_with_kept_error() {
 }
 
 int Socket::take_error(int kernels) {
-    const int error = told_of(kernels != 0 ? kernels : kept_error_.exchange(0));
+    const int kept = kept_error_.exchange(0);
+    const int error = told_of(kernels != 0 ? kernels : kept);
     return error == ECONNRESET && is_reset_by_doorbell() ? 0 : error;
 }
 
@@ -748,7 +755,10 @@ ssize_t Socket::end_of(int fd, const Nothing &nothing) {
             return end_of_error(error);
         }
     }
-    const bool is_end = nothing.result == 0 || (lacks_bytes_ && nothing.error == ENOTCONN);
+    // After reset() the kernel tells of no connection, or of EPIPE where the peer's own reset came just
+    // before, behind its end.
+    const bool is_end =
+        nothing.result == 0 || (lacks_bytes_ && (nothing.error == ENOTCONN || nothing.error == EPIPE));
     if (is_end && ((may_lack_bytes() && !was_reset_.exchange(true)) || resets(fd) || closed_unread(fd))) {
         errno = ECONNRESET;
         return -1;
