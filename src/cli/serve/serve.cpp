@@ -13,8 +13,11 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -366,64 +369,68 @@ public:
         : wildcards_{std::move(wildcards)}, store_{store}, server_{server} {
         for (const Place &place : places) {
             if (!place.of_wildcard) {
-                named_.push_back(place.address.text());
+                named_.insert(place.address.text());
             }
             warned_ = warned_ || warn_of_public_address(place.address);
         }
     }
 
-    // Sees to it from now on, when there is a wildcard.
+    // Sees to it from now on, when there is a wildcard. An address may have come since the start.
     Outcome<> follow() {
         if (!wildcards_.empty()) {
             server_.follow_addresses(TRY(address_changes()), [this] { update(); });
+            update();
         }
         return {};
     }
 
 private:
     void update() {
-        std::vector<Address> present;
+        std::map<std::string, Address> present;
         for (const Address &wildcard : wildcards_) {
-            if (const auto found = listen_addresses(wildcard)) {
-                present.insert(present.end(), found->addresses.begin(), found->addresses.end());
+            const auto found = listen_addresses(wildcard);
+            if (!found) {
+                BASE_LOG(Info, "the server listens where it did: %s", found.error().text.c_str());
+                return;
+            }
+            for (const Address &address : found->addresses) {
+                present.emplace(address.text(), address);
             }
         }
-        server_.stop_listening([&](const Address &one) {
-            const auto is_same = [&](const Address &other) { return other.text() == one.text(); };
-            return std::ranges::find(named_, one.text()) != named_.end() ||
-                   std::ranges::any_of(present, is_same);
-        });
-        for (const Address &address : present) {
-            if (!server_.listens(address)) {
-                listen(address);
+        server_.stop_listening(
+            [&](const Address &one) { return named_.contains(one.text()) || present.contains(one.text()); });
+        std::erase_if(refused_, [&](const std::string &one) { return !present.contains(one); });
+        for (const auto &[text, address] : present) {
+            const auto listening = server_.listens(address) ? Outcome<>{} : listen(address);
+            if (!listening && refused_.insert(text).second) {
+                BASE_LOG(Warning, "%s came to this machine, and the server does not listen there: %s",
+                         text.c_str(), listening.error().text.c_str());
             }
         }
     }
 
     // An address without a device is none of the server's, as at its start.
-    void listen(const Address &address) {
+    Outcome<> listen(const Address &address) {
         auto device = open_peer(address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
         if (!device) {
             BASE_LOG(Info, "%s: %s", address.text().c_str(), device.error().text.c_str());
-            return;
+            return {};
         }
         if (!device->is_soft && !store_.is_copied() && !store_.is_dax()) {
-            BASE_LOG(Warning, "%s came to this machine, on the RDMA device %s: restart to serve it there",
-                     address.text().c_str(), device->name.c_str());
-            return;
+            return failed("it is on the RDMA device {}, for which the server has to start again",
+                          device->name);
         }
-        if (const auto listening = server_.listen(address, *std::move(device)); !listening) {
-            BASE_LOG(Warning, "%s", listening.error().text.c_str());
-            return;
-        }
+        TRY(server_.listen(address, *std::move(device)));
         BASE_LOG(Info, "%s came to this machine: the server listens there too", address.text().c_str());
         warned_ = warned_ || warn_of_public_address(address);
+        return {};
     }
 
     const std::vector<Address> wildcards_;
     const Store &store_;
     Server &server_;
-    std::vector<std::string> named_;
+    std::set<std::string> named_;
+    std::set<std::string> refused_;  // that the log has named
     bool warned_ = false;
 };
 

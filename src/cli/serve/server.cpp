@@ -55,7 +55,12 @@ Outcome<Durability> Server::find_durability(const DevicePeer &device) const {
 
 Outcome<> Server::prepare(const Port &port) {
     clear_log();
-    durability_ = TRY(find_durability(*port.device));
+    const Durability found = TRY(find_durability(*port.device));
+    if (changed_ && found != durability_) {  // the clients were told
+        return failed("contents would be in memory of the kind {}, expected {}{}", durability_text(found),
+                      durability_text(durability_), logged_reason());
+    }
+    durability_ = found;
     why_volatile_ = logged_reason();
     rpma_peer_cfg *configuration = nullptr;
     TRY(checked(rpma_peer_cfg_new(&configuration), "peer configuration"));

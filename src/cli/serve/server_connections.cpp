@@ -65,10 +65,14 @@ void Server::take_event(int fd) {
         return;
     }
     const std::string fault = client.pull ? client.pull->fault() : "";
-    std::string why = !fault.empty()              ? fmt::format("it {}", fault)
-                      : event == RPMA_CONN_CLOSED ? "its client closed the connection"
-                                                  : "the connection to its client was lost";
-    const char *const reason = event == RPMA_CONN_CLOSED ? "client_left" : "connection_lost";
+    int error = 0;
+    (void)rpma_conn_get_error(client.connection.get(), &error);
+    // The host of a process that was killed resets the connection.
+    const bool has_left = event == RPMA_CONN_CLOSED && (error == 0 || error == ECONNRESET);
+    std::string why = !fault.empty() ? fmt::format("it {}", fault)
+                      : has_left     ? "its client closed the connection"
+                                     : "the connection to its client was lost";
+    const char *const reason = has_left ? "client_left" : "connection_lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
         client.be_active();
