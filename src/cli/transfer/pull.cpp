@@ -96,6 +96,8 @@ Outcome<> pull(const PullOptions &options) {
 }  // namespace
 
 Outcome<Pulled> receive(const Where &where, Destination &destination, const PullOptions &options) {
+    // To clone a file may take long, for which a server does not wait.
+    const auto old = options.incremental ? destination.begin_as_old() : std::nullopt;
     auto session = TRY(Session::open(where.address,
                                      {.version = protocol_version,
                                       .mode = Mode::Pull,
@@ -109,7 +111,6 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
     }
     const Content content{offer.sequence, offer.length, offer.checksum};
     std::uint64_t received = content.length;
-    const auto old = options.incremental ? destination.begin_as_old() : std::nullopt;
     const auto blocks = old ? TRY(blocks_of(*session, content.length, content.checksum)) : std::nullopt;
     if (!TRY(blocks ? receive_changes(*session, *old, *blocks, destination, options, received)
                     : receive_content(*session, content, destination, options))) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -60,11 +61,12 @@ Outcome<fs::path> followed(const fs::path &path) {
 
 }  // namespace
 
-// The name has 64 random bits, so that a second try is not needed.
+// The name has 64 random bits, so that a second try is not needed. Of a long name it has the beginning.
 fs::path StagedFile::hidden_name() const {
     std::random_device random;
     const std::uint64_t bits = std::uint64_t{random()} << 32 | random();
-    return folder_of(path_) / fmt::format(".{}.{:016x}", path_.filename().string(), bits);
+    const std::string beginning = path_.filename().string().substr(0, NAME_MAX - 2 - 2 * sizeof(bits));
+    return folder_of(path_) / fmt::format(".{}.{:016x}", beginning, bits);
 }
 
 Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Until until) {
