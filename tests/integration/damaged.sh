@@ -10,7 +10,7 @@ head -c 1M /dev/urandom >second
 # sick TEXT: the status, and so a monitor, tells it; good: it tells of nothing.
 sick() {
     refused_with 6 "$1" "$rpma" status "$address"
-    grep -q "^storage *$1" stdout || die "the status does not say it: $(cat stdout)"
+    grep -q "^[a-z]* *$1" stdout || die "the status does not say it: $(cat stdout)"
 }
 good() { bounded "$rpma" status "$address" >stdout 2>stderr || die "status"; }
 # abandoned TEXT: a push begins and does not commit, and the server says what stays.
