@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
+#include <string>
+
 #include "../../folder.hpp"
 #include "bytes.hpp"
 
@@ -35,7 +38,7 @@ void a_file_has_no_name_until_publish(void **) {
 }
 
 void a_new_name_appears_at_publish(void **) {
-    const auto path = folder::path / "file";
+    const auto path = folder::path / std::string(NAME_MAX, 'f');  // as long as a name may be
     for (const auto until : both) {
         std::filesystem::remove(path);
         auto file = StagedFile::create(path, 0640, until);
