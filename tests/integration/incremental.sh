@@ -96,7 +96,7 @@ received() {
     shift
     before=$(stat -L -c %i copy 2>/dev/null || true)
     bounded "$rpma" pull "$address" copy --incremental --json "$@" >stdout 2>stderr || die "pull --incremental"
-    grep -q "\"received\":$bytes[,}]" stdout || die "expected $bytes bytes: $(cat stdout)"
+    grep -q "\"received\":${bytes}[,}]" stdout || die "expected $bytes bytes: $(cat stdout)"
     cmp file copy || die "the copy is not the content"
     [ "$(stat -L -c %i copy)" != "$before" ] || die "the old file was written"
 }
