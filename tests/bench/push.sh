@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Measures how long a push takes over the loopback's TCP, by turns with what else makes the same bytes durable: a push of a
 # new file beside dd with conv=fsync, and a push of the file with 1 % of its blocks changed beside a whole one and beside
-# `rsync --inplace --fsync` to a daemon; then a pull of what has changed beside a whole one and beside rsync from there. Each FOLDER is on a file system of its own; the file that is pushed is in WORK.
+# `rsync --inplace --fsync` to a daemon; then a pull of what has changed beside a whole one and beside rsync from there.
+# rsync compares with --ignore-times: it would take a file that changed within the same second for the same.
+# Each FOLDER is on a file system of its own; the file that is pushed is in WORK.
 # Beside them are the floors of a push that compares: reading the file once, and its SHA-256, each with one thread. Prints a
 # table in Markdown for each folder; a figure is the median of the rounds.
 #   push.sh [--quick] BUILD WORK FOLDER...
@@ -65,7 +67,7 @@ for folder in "$@"; do
         "$rsync_port" "$target/there" "$(id -u)" "$(id -g)" >"$work/rsyncd.conf"
     begin_server "$rsync_port" rsync --daemon --no-detach --config="$work/rsyncd.conf"
     daemon=$server server=$rpma_server
-    mirror() { rsync --inplace --fsync --no-whole-file "$source/file" "rsync://127.0.0.1:$rsync_port/there/"; }
+    mirror() { rsync --inplace --fsync --no-whole-file --ignore-times "$source/file" "rsync://127.0.0.1:$rsync_port/there/"; }
     mirror >"$work/client" 2>&1 || die 'rsync failed'
     for _ in $(seq $rounds); do
         copied=$(seconds dd if="$source/file" of="$target/copy" bs=1M conv=fsync)
@@ -84,7 +86,7 @@ for folder in "$@"; do
         mirror >"$work/client" 2>&1 || die 'rsync failed'
         pulled_back=$(seconds "$rpma" pull --incremental "127.0.0.1:$port" "$target/copy")
         grep -qE "^received +$changed_bytes bytes" "$work/client" || die 'more or less was received than has changed'
-        mirrored_back=$(seconds rsync --inplace --fsync --no-whole-file "rsync://127.0.0.1:$rsync_port/there/file" "$target/mirrored")
+        mirrored_back=$(seconds rsync --inplace --fsync --no-whole-file --ignore-times "rsync://127.0.0.1:$rsync_port/there/file" "$target/mirrored")
         cmp "$source/file" "$target/copy" && cmp "$source/file" "$target/mirrored" || die 'a copy has other bytes'
         rm "$target/copy" "$target/mirrored"
         read_once=$(seconds dd if="$source/file" of=/dev/null bs=1M)
