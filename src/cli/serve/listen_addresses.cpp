@@ -12,9 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <memory>
-#include <span>
+
+#include "base/network.hpp"
 
 namespace cli {
 
@@ -92,33 +92,19 @@ Outcome<base::Fd> address_changes() {
 }
 
 bool is_public(const std::string &host) {
-    struct Network {
-        std::uint32_t address;
-        unsigned bits;
-    };
-    constexpr std::array<Network, 13> special{{{0x00000000, 8},
-                                               {0x0a000000, 8},
-                                               {0x64400000, 10},
-                                               {0x7f000000, 8},
-                                               {0xa9fe0000, 16},
-                                               {0xac100000, 12},
-                                               {0xc0000000, 24},
-                                               {0xc0000200, 24},
-                                               {0xc0a80000, 16},
-                                               {0xc6120000, 15},
-                                               {0xc6336400, 24},
-                                               {0xcb007100, 24},
-                                               {0xe0000000, 3}}};
-    if (in_addr four{}; inet_pton(AF_INET, host.c_str(), &four) == 1) {
-        const auto has = [number = ntohl(four.s_addr)](const Network &one) {
-            return (number ^ one.address) >> (32U - one.bits) == 0;
-        };
-        return std::ranges::none_of(special, has);
+    constexpr std::array all = {"0.0.0.0/0", "2000::/3"};
+    constexpr std::array special = {"0.0.0.0/8",      "10.0.0.0/8",    "100.64.0.0/10",   "127.0.0.0/8",
+                                    "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",    "192.0.2.0/24",
+                                    "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+                                    "224.0.0.0/3",    "2001:db8::/32"};
+    sockaddr_storage address{};
+    if (inet_pton(AF_INET, host.c_str(), &reinterpret_cast<sockaddr_in &>(address).sin_addr) == 1) {
+        address.ss_family = AF_INET;
+    } else if (inet_pton(AF_INET6, host.c_str(), &reinterpret_cast<sockaddr_in6 &>(address).sin6_addr) == 1) {
+        address.ss_family = AF_INET6;
     }
-    in6_addr six{};
-    constexpr std::array<std::uint8_t, 4> documentation{0x20, 0x01, 0x0d, 0xb8};
-    return inet_pton(AF_INET6, host.c_str(), &six) == 1 && (six.s6_addr[0] & 0xe0U) == 0x20 &&
-           !std::ranges::equal(documentation, std::span{six.s6_addr}.first<documentation.size()>());
+    const auto is_in = [&](const char *network) { return base::Network::parse(network)->has(address); };
+    return std::ranges::any_of(all, is_in) && std::ranges::none_of(special, is_in);
 }
 
 }  // namespace cli
