@@ -325,12 +325,12 @@ bool Socket::begin_kernels_send() {
     out_.under_way.fetch_add(1);
     if (is_linked()) {
         const Section section{locks().out};
-        if ((!blocks() && !tries_to_leave_ring()) || fails_with_kept_error()) {
-            out_.under_way.fetch_sub(1);
-            return false;
+        bool may_send = (blocks() || tries_to_leave_ring()) && !fails_with_kept_error();
+        if (may_send) {
+            leave_ring();
+            may_send = !fails_with_kept_error();  // bytes may have been lost just now
         }
-        leave_ring();
-        if (fails_with_kept_error()) {  // bytes were lost just now
+        if (!may_send) {
             out_.under_way.fetch_sub(1);
             return false;
         }
