@@ -117,7 +117,10 @@ Outcome<> Destination::write(std::span<const std::byte> bytes, std::uint64_t off
 std::optional<Source> Destination::begin_as_old() {
     old_.reset(file_ ? ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1);
     is_cloned_ = old_ && ioctl(file_->fd(), FICLONE, old_.get()) == 0;
-    auto old = old_ ? Source::of(is_cloned_ ? file_->fd() : old_.get(), path_) : failed("{}", "");
+    if (!old_) {
+        return std::nullopt;
+    }
+    auto old = Source::of(is_cloned_ ? file_->fd() : old_.get(), path_);
     return old ? std::optional{*std::move(old)} : std::nullopt;
 }
 
