@@ -22,7 +22,7 @@ struct ListenAddresses {
 [[nodiscard]] Outcome<ListenAddresses> listen_addresses(const Address &address);
 
 // Returns a socket of rtnetlink(7) that is readable when an address of this machine may have come or gone.
-// What it brings need not be read as more than that.
+// The caller discards the messages, which say no more than that.
 [[nodiscard]] Outcome<base::Fd> address_changes();
 
 // Returns whether a numeric address is one of the public Internet, and in none of IANA's networks for other

@@ -125,7 +125,7 @@ void Server::stop_listening(const std::function<bool(const Address &)> &is_wante
     });
 }
 
-// What is left to read brings another event.
+// epoll tells the server again of messages that it leaves.
 void Server::take_change() {
     std::array<std::byte, 8192> bytes{};
     constexpr int most_at_once = 64;

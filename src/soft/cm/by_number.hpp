@@ -93,7 +93,7 @@ private:
         tcp::Options options;
     };
 
-    // What an attempt that has failed says of the peer.
+    // A failed attempt brought no answer of the peer, or one from which it is not ready.
     enum class Answer { None, NotReady };
     [[nodiscard]] static Answer answer_of(int error);
 
