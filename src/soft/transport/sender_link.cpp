@@ -29,9 +29,10 @@ void Sender::drop_batch() {
     holds_ = false;
 }
 
-// Tells the peer what is placed, before anything that the program may have posted because of it.
+// Tells the peer what is placed, which is owed, before anything that the program may have posted because of
+// it.
 [[gnu::noinline]] void Sender::acknowledge() {
-    if (owes_acknowledgement() && batch_.has_room()) {
+    if (batch_.has_room()) {
         told_ = placed_.now();
         responses_.add_acknowledgement(told_);
     }
@@ -145,7 +146,9 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
     if (!responses_.pin_again() || !copy_out(words)) {
         return {};
     }
-    acknowledge();
+    if (owes_acknowledgement()) {
+        acknowledge();
+    }
     do {
         if (!copy_out(words)) {
             return {};
