@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "base/interpose.hpp"
@@ -48,6 +50,28 @@ ssize_t splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, un
         socket.drop(fd, static_cast<std::size_t>(gone));
     }
     return gone;
+}
+
+// A copy of so many bytes in the ring takes less time than a turn to TCP and back.
+constexpr std::size_t copied_bytes = std::size_t{16} << 10;
+
+// Sends bytes of a file as send(2) does. Returns nullopt where the kernel has to say what sendfile(2) does.
+std::optional<ssize_t> send_copy(Socket &socket, int fd, int file, off_t &offset, std::size_t bytes) {
+    std::array<std::byte, copied_bytes> copy;
+    const int error = errno;
+    struct stat status{};
+    const bool has_bytes =
+        fstat(file, &status) == 0 && S_ISREG(status.st_mode) && offset >= 0 && offset < status.st_size;
+    const ssize_t found = has_bytes ? pread(file, copy.data(), bytes, offset) : -1;
+    errno = error;
+    if (found <= 0) {
+        return std::nullopt;
+    }
+    const iovec part{.iov_base = copy.data(), .iov_len = static_cast<std::size_t>(found)};
+    const ssize_t sent = socket.send(fd, carry::Parts{&part, 1}, 0,
+                                     [&] { return LIBC(send)(fd, part.iov_base, part.iov_len, 0); });
+    offset += std::max<ssize_t>(sent, 0);
+    return sent;
 }
 
 // Copies the bytes of a file that sendfile(2) is about to send, and returns how many.
@@ -93,6 +117,11 @@ int print(int fd, const char *format, va_list arguments) {
 INTERPOSED(4, sendfile)(int to, int file, off_t *offset, size_t bytes) noexcept {
     const auto by_kernel = [&] { return LIBC(sendfile)(to, file, offset, bytes); };
     Socket *const socket = sockets.at(to);
+    if (socket != nullptr && socket->is_linked() && bytes <= copied_bytes && offset != nullptr) {
+        if (const std::optional<ssize_t> sent = send_copy(*socket, to, file, *offset, bytes)) {
+            return *sent;
+        }
+    }
     const auto look = [&](std::span<std::byte> room) { return look_at_file(file, offset, bytes, room); };
     return socket != nullptr ? socket->send_by_kernel(by_kernel, look) : by_kernel();
 }

@@ -31,7 +31,7 @@ die() {
     exit 1
 }
 
-port=$(free_port)
+port=$(free_port) address=127.0.0.1 # of the server
 
 # carry COMMAND...: runs it with its connections carried, for 50 seconds at most. "${carried_by[@]}" COMMAND... & is one process.
 carried_by=(timeout 50 "$rpma" run --sockets --stats --device memory)
@@ -93,7 +93,7 @@ ended() {
     [ $status -eq 0 ] || die "$1 ended with $status"
 }
 
-# front_config BEHIND: prints how haproxy, with two threads, stands at $port in front of the server at the port BEHIND.
+# front_config BEHIND: prints how haproxy, with two threads, stands at $address and $port in front of the server at the port BEHIND.
 # Otherwise haproxy forbids itself more threads (RLIMIT_NPROC), which only root may have then, and the soft device needs one.
 front_config() {
     cat <<END
@@ -106,8 +106,8 @@ defaults
     timeout client 20s
     timeout server 20s
 listen front
-    bind 127.0.0.1:$port
-    server behind 127.0.0.1:$1
+    bind $address:$port
+    server behind $address:$1
 END
 }
 

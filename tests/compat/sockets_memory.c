@@ -13,9 +13,12 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -489,6 +492,47 @@ static void a_set_is_made_again(void **state) {
     assert_int_equal(close(second), 0);
 }
 
+static uint64_t received_by_tcp(int fd) {
+    struct tcp_info info = {.tcpi_state = 0};
+    socklen_t size = sizeof(info);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+    return info.tcpi_bytes_received;
+}
+
+/* The bytes of a file that is short go where those of send(2) go. */
+static void a_short_file_does_not_leave_memory(void **state) {
+    (void)state;
+    enum { size = 5000, most_doorbells = 100 };
+    int ends[2];
+    static char content[size];
+    static char copy[size];
+    make_pair(ends);
+    use(ends);
+    FILE *const file = tmpfile();
+    assert_non_null(file);
+    for (int i = 0; i < size; ++i) {
+        content[i] = (char)(i * 3 + i / 256);
+    }
+    assert_int_equal(fwrite(content, 1, size, file), size);
+    assert_int_equal(fflush(file), 0);
+    const uint64_t before = received_by_tcp(ends[1]);
+    for (off_t from = 0; from < size; from += 1) {
+        const off_t begin = from;
+        const ssize_t sent = sendfile(ends[0], fileno(file), &from, 1024);
+        assert_int_equal(sent, begin + 1024 <= size ? 1024 : size - begin);
+        assert_int_equal(from, begin + sent);
+        assert_int_equal(send(ends[0], "|", 1, 0), 1);
+        assert_int_equal(recv(ends[1], copy, (size_t)sent + 1, MSG_WAITALL), sent + 1);
+        assert_memory_equal(copy, content + begin, (size_t)sent);
+        assert_int_equal(copy[sent], '|');
+    }
+    if (in_the_memory && getenv("RPMA_CARRY_SHAKE") == NULL) {
+        assert_true(received_by_tcp(ends[1]) - before < most_doorbells);
+    }
+    assert_int_equal(fclose(file), 0);
+    close_pair(ends);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -503,6 +547,7 @@ int main(int count, char **words) {
         cmocka_unit_test(members_go_over_with_their_socket),
         cmocka_unit_test(a_number_is_of_one_socket_after_another),
         cmocka_unit_test(a_set_is_made_again),
+        cmocka_unit_test(a_short_file_does_not_leave_memory),
         cmocka_unit_test(a_socket_of_smc_is_one_of_tcp),
         cmocka_unit_test(a_cloned_child_closes_for_itself),
         cmocka_unit_test(a_vforked_child_of_one_closes_for_itself),
