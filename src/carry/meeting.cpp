@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/address.hpp"
+#include "base/file_limit.hpp"
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
 #include "base/log.hpp"
@@ -53,9 +54,11 @@ struct Meeting::Table {
     Slot slots[slots_count];
 
     [[nodiscard]] Slot *find(std::uint64_t name) { return first(name, name); }
-    // Returns a slot that has this name now, perhaps instead of the name of an end that is gone.
+    // Returns a slot that has this name now, perhaps instead of the name of an end that is gone: also of one
+    // whose connection had the same addresses.
     [[nodiscard]] Slot &put(std::uint64_t name) {
-        Slot *slot = first(name, 0);
+        Slot *slot = first(name, name);
+        slot = slot != nullptr ? slot : first(name, 0);
         slot = slot != nullptr ? slot : &slots[index(name, name >> 32)];
         slot->name.store(0);
         slot->place.store(0);
@@ -239,7 +242,8 @@ void *table_of(uid_t user, std::size_t bytes) {
     const int file =
         folder >= 0 ? LIBC(openat)(folder, "table", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     // The pages are there from here on: a full file system cannot end a process that uses them.
-    int error = file >= 0 ? posix_fallocate(file, 0, static_cast<off_t>(bytes)) : errno;
+    int error =
+        file >= 0 && base::may_make_file(bytes) ? posix_fallocate(file, 0, static_cast<off_t>(bytes)) : errno;
     void *const table =
         error == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
     error = error == 0 && table == MAP_FAILED ? errno : error;
@@ -412,12 +416,13 @@ bool Meeting::find_mirror(Socket &socket, int fd) {
 bool Meeting::offer(Socket &socket, Slot &other) {
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     const int file = high_number(LIBC(memfd_create)(link_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    Link *const link =
-        file >= 0 && ftruncate(file, sizeof(Link)) == 0 && LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0
-            ? mapped(file)
-            : nullptr;
+    Link *const link = file >= 0 && base::may_make_file(sizeof(Link)) && ftruncate(file, sizeof(Link)) == 0 &&
+                               LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0
+                           ? mapped(file)
+                           : nullptr;
     if (link == nullptr) {
         socket.stay(errno == EMFILE || errno == ENFILE ? "no descriptor is left for a link"
+                    : errno == EFBIG                   ? "the limit of the size of files is below a link's"
                                                        : "no memory is left for a link");
         if (file >= 0) {
             (void)LIBC(close)(file);
@@ -475,6 +480,12 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
         return false;
     }
     if (!socket.is_linked()) {
+        // Another connection may have the addresses of one that was reset, and have offered the link.
+        if (!Socket::has_connection(fd)) {
+            socket.stay("its connection has ended");
+            give_up(socket);
+            return false;
+        }
         if (!socket.kernel_agrees(fd)) {
             if (socket.out_.under_way == 0 && socket.in_.under_way == 0 &&
                 ++socket.mismatches_ > most_mismatches) {

@@ -203,6 +203,12 @@ void Socket::received_unlinked(int fd, Parts parts, ssize_t bytes, int flags) {
     }
 }
 
+bool Socket::has_connection(int fd) {
+    const auto info = info_of(fd);
+    constexpr unsigned closed = 7;  // TCP_CLOSE of <netinet/tcp.h>, which cannot stand beside <linux/tcp.h>
+    return !info || info->tcpi_state != closed;
+}
+
 // The kernel is asked until it agrees, because an acknowledgement may come between the two questions. What it
 // has sent are the bytes that went through TCP, and the doorbells.
 bool Socket::kernel_agrees_to_sent(int fd) const {
@@ -623,7 +629,8 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         msghdr message = base::message_of(parts.data(), parts.size());
         return LIBC(recvmsg)(fd, &message, flags);
     }
-    if (const bool is_bad = !are_in_memory(parts); is_bad || bytes == 0) {
+    // With MSG_TRUNC the bytes are dropped, and the parts only say how many.
+    if (const bool is_bad = (flags & MSG_TRUNC) == 0 && !are_in_memory(parts); is_bad || bytes == 0) {
         // As in the kernel, the call waits first.
         char first = 0;
         const iovec one{.iov_base = &first, .iov_len = sizeof(first)};
@@ -647,7 +654,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             const Section section{locks().in};
             std::size_t more = 0;
             do {  // the bytes may be of several turns
-                more = (flags & MSG_PEEK) != 0 ? peek(fd, parts) : take(fd, parts, done, flags);
+                more = (flags & MSG_PEEK) != 0 ? peek(fd, parts, flags) : take(fd, parts, done, flags);
                 done += more;
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
             if (done == before && nothing.result > 0) {
@@ -953,24 +960,27 @@ std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
 }
 
 // Finds the bytes of the present turn, and those of the next one behind them.
-std::size_t Socket::peek(int fd, Parts parts) {
+std::size_t Socket::peek(int fd, Parts parts, int flags) {
     advance();
     const std::size_t most = base::size_of(parts);
     if (!is_in_ring(in_.turn)) {
-        const std::size_t bytes =
-            drop_all_doorbells(fd) ? take_from_tcp(fd, parts, 0, MSG_PEEK, in_.turn) : 0;
+        const std::size_t bytes = drop_all_doorbells(fd) ? take_from_tcp(fd, parts, 0, flags, in_.turn) : 0;
         if (bytes != left_of(in_.turn)) {
             return bytes;
         }
         const std::uint64_t behind = std::min<std::uint64_t>(in_ring(in_.turn + 1), most - bytes);
-        copy_from_ring(parts, bytes, behind);  // NOLINT(readability-suspicious-call-argument)
+        if ((flags & MSG_TRUNC) == 0) {
+            copy_from_ring(parts, bytes, behind);  // NOLINT(readability-suspicious-call-argument)
+        }
         return bytes + behind;
     }
     const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), most);
-    copy_from_ring(parts, 0, bytes);
+    if ((flags & MSG_TRUNC) == 0) {
+        copy_from_ring(parts, 0, bytes);
+    }
     const bool is_last = bytes == left_of(in_.turn);
     return (bytes == 0 || is_last) && drop_all_doorbells(fd) && is_last
-               ? bytes + take_from_tcp(fd, parts, bytes, MSG_PEEK, in_.turn + 1)
+               ? bytes + take_from_tcp(fd, parts, bytes, flags, in_.turn + 1)
                : bytes;
 }
 
@@ -1277,9 +1287,33 @@ void Socket::before_end(int fd) {
     }
 }
 
+void Socket::before_disconnect() {
+    will_stay("the program has disconnected it");
+    const Inside inside{*this};
+    if (is_linked()) {
+        link()->ends[side_] = 1;
+        std::uint32_t unsaid = Link::NotClosed;
+        (void)link()->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
+        push();
+    }
+}
+
+void Socket::was_disconnected() {
+    const bool was_linked = is_linked();
+    (void)end();
+    if (was_linked) {
+        epolls::unlinked(*this);
+    }
+}
+
+void Socket::stay_for_option() {
+    stays_for_option_ = true;
+    will_stay("an option that only the kernel's socket has");
+}
+
 bool Socket::end() {
     Meeting::forget(*this);
-    if (link_ == nullptr) {
+    if (link_ == nullptr || link_ == &no_link) {
         return inside_ == 0;
     }
     Link *const ended = link_.exchange(&no_link);

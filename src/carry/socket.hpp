@@ -181,6 +181,14 @@ public:
     // the connection is reset.
     void give_away(int fd);
 
+    // The program disconnects the socket (connect(2) with AF_UNSPEC), which is new for the kernel then.
+    void before_disconnect();
+    void was_disconnected();
+    // An option of the kernel's socket does what the ring does not. A socket that is accepted inherits it
+    // from its listener.
+    void stay_for_option();
+    [[nodiscard]] bool stays_for_option() const { return stays_for_option_; }
+
     // A message has a descriptor of it (SCM_RIGHTS) from here on, or a program that was executed.
     void pass_on() { is_passed_on_ = true; }
     [[nodiscard]] bool is_passed_on() const { return is_passed_on_; }
@@ -330,6 +338,8 @@ private:
     [[nodiscard]] bool keeps_first(std::uint64_t count) const;
     // Returns how many it has copied.
     [[nodiscard]] static std::size_t peek_in_tcp(int fd, std::span<std::byte> room);
+    // Returns false when the kernel's connection has ended by a reset, or both ends.
+    [[nodiscard]] static bool has_connection(int fd);
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
@@ -374,7 +384,7 @@ private:
     void cut(int fd);
     [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
-    [[nodiscard]] std::size_t peek(int fd, Parts parts);
+    [[nodiscard]] std::size_t peek(int fd, Parts parts, int flags);
     [[nodiscard]] std::size_t take_from_tcp(int fd, Parts parts, std::size_t skip, int flags,
                                             std::uint32_t turn);
     [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags,
@@ -395,6 +405,7 @@ private:
     std::atomic<const char *> why_back_;    // why it left its last link
     std::atomic<bool> may_end_;             // before_shutdown() was called
     std::atomic<bool> is_passed_on_;        // pass_on() was called
+    std::atomic<bool> stays_for_option_;    // stay_for_option() was called
     std::atomic<bool> was_reset_;           // as far as the program knows
     std::atomic<bool> lacks_bytes_;         // this end has reset the connection for it
     std::atomic<bool> wants_news_;          // a call that does not wait could not wait for the agent

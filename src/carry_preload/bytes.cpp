@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "base/interpose.hpp"
@@ -65,6 +66,15 @@ ssize_t send_one(Socket &socket, int fd, const void *bytes, std::size_t size, in
     return socket.send(fd, Parts{&part, 1}, flags, by_kernel);
 }
 
+// What preadv2(2) and pwritev2(2) do as recv(2) and send(2) do: the flag of one that stands for that of the
+// other. Of a socket the kernel takes no notice of some, and refuses all others.
+std::optional<int> message_flags(int flags) {
+    constexpr int without_effect = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND;
+    return (flags & ~(without_effect | RWF_NOWAIT)) == 0
+               ? std::optional{(flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0}
+               : std::nullopt;
+}
+
 }  // namespace
 
 // ---- in ----
@@ -84,6 +94,21 @@ INTERPOSED(3, readv)(int fd, const iovec *parts, int count) {
                ? by_kernel()
                : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
 }
+
+// Another offset is none of a socket's.
+INTERPOSED(5, preadv2)(int fd, const iovec *parts, int count, off_t offset, int flags) {
+    const auto by_kernel = [&] { return LIBC(preadv2)(fd, parts, count, offset, flags); };
+    Socket *const socket = sockets.at(fd);
+    const auto wanted = message_flags(flags);
+    return socket == nullptr || offset != -1 || !wanted ||
+                   is_refused(parts, static_cast<std::size_t>(count)) ||
+                   base::size_of(parts_of(parts, static_cast<std::size_t>(count))) == 0
+               ? by_kernel()
+               : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), *wanted, by_kernel);
+}
+
+EXPORTED [[gnu::alias("preadv2")]] ssize_t preadv64v2(int fd, const iovec *parts, int count, off64_t offset,
+                                                      int flags);
 
 INTERPOSED(4, recv)(int fd, void *bytes, size_t size, int flags) {
     const auto by_kernel = [&] { return LIBC(recv)(fd, bytes, size, flags); };
@@ -160,6 +185,18 @@ INTERPOSED(3, writev)(int fd, const iovec *parts, int count) {
                ? by_kernel()
                : socket->send(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
 }
+
+INTERPOSED(5, pwritev2)(int fd, const iovec *parts, int count, off_t offset, int flags) {
+    const auto by_kernel = [&] { return LIBC(pwritev2)(fd, parts, count, offset, flags); };
+    Socket *const socket = sockets.at(fd);
+    const auto wanted = message_flags(flags);
+    return socket == nullptr || offset != -1 || !wanted || is_refused(parts, static_cast<std::size_t>(count))
+               ? by_kernel()
+               : socket->send(fd, parts_of(parts, static_cast<std::size_t>(count)), *wanted, by_kernel);
+}
+
+EXPORTED [[gnu::alias("pwritev2")]] ssize_t pwritev64v2(int fd, const iovec *parts, int count, off64_t offset,
+                                                        int flags);
 
 INTERPOSED(4, send)(int fd, const void *bytes, size_t size, int flags) {
     const auto by_kernel = [&] { return LIBC(send)(fd, bytes, size, flags); };

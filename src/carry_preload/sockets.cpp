@@ -39,6 +39,10 @@ int accepted(int listener, int made, bool blocks) {
     if (made >= 0 && sockets.at(listener) != nullptr) {
         (void)fresh(made);
         sockets.made(made, Socket::Role::Accepted, blocks, sockets.at(listener)->is_smc());
+        if (Socket *const socket = sockets.at(made);
+            socket != nullptr && sockets.at(listener)->stays_for_option()) {
+            socket->stay_for_option();
+        }
         return made;
     }
     return fresh(made);
@@ -94,6 +98,21 @@ INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) 
     return accepted(fd, LIBC(accept4)(fd, address, length, flags), (flags & SOCK_NONBLOCK) == 0);
 }
 
+// Who disconnects a socket may connect it again, to another peer.
+INTERPOSED(3, connect)(int fd, const sockaddr *address, socklen_t length) {
+    Socket *const socket = sockets.at(fd);
+    if (socket == nullptr || address == nullptr || length < sizeof(address->sa_family) ||
+        address->sa_family != AF_UNSPEC) {
+        return LIBC(connect)(fd, address, length);
+    }
+    socket->before_disconnect();
+    const int result = LIBC(connect)(fd, address, length);
+    if (result == 0) {
+        socket->was_disconnected();
+    }
+    return result;
+}
+
 INTERPOSED(2, shutdown)(int fd, int how) noexcept {
     if (Socket *const socket = sockets.at(fd); socket != nullptr && (how == SHUT_WR || how == SHUT_RDWR)) {
         socket->before_shutdown();
@@ -107,15 +126,19 @@ INTERPOSED(5, setsockopt)(int fd, int level, int option, const void *value, sock
         return LIBC(setsockopt)(fd, level, option, value, length);
     }
     if (stays_with(level, option)) {
+        socket->stay_for_option();
         (void)carry_preload::keep_in_tcp(*socket, fd);
     }
     std::atomic<int> *const delay = level == IPPROTO_TCP ? socket->delay(option) : nullptr;
-    if (delay == nullptr || length < sizeof(int)) {
-        return LIBC(setsockopt)(fd, level, option, value, length);
+    const int result = LIBC(setsockopt)(fd, level, option, value, length);
+    if (delay == nullptr || result != 0) {
+        return result;
     }
     int wanted = 0;
     std::memcpy(&wanted, value, sizeof(wanted));
     *delay = wanted != 0 ? 1 : 0;
+    const int without_delay = option == TCP_NODELAY ? 1 : 0;
+    (void)LIBC(setsockopt)(fd, level, option, &without_delay, sizeof(without_delay));
     return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/at_exit.hpp"
 #include "base/fd.hpp"
+#include "base/file_limit.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/result.hpp"
@@ -35,7 +36,9 @@ base::Result<base::Fd> make_nameless(const UserFolder &folder, std::size_t bytes
     if (!file || fchmod(file.get(), readable) != 0) {
         return base::last_failure();
     }
-    if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)); error != 0) {
+    const int error =
+        base::may_make_file(bytes) ? posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) : errno;
+    if (error != 0) {
         return base::failure(error);
     }
     if (const auto locked = lock_while_mapped(file.get()); !locked) {

@@ -163,6 +163,15 @@ static void call_accept4(void) {
     accept_with(accepts_with_flags);
 }
 
+static void call_connect(void) {
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    SUCCEEDS(connect(client, (struct sockaddr *)&address, sizeof(address)));
+    assert_int_equal(close(client), 0);
+    assert_int_equal(close(listener), 0);
+}
+
 static void call_shutdown(void) {
     int others[2];
     make_pair(others);
@@ -212,6 +221,16 @@ static void call_readv(void) {
     SUCCEEDS(readv(ends[1], &part, 1));
 }
 
+static void call_preadv2(void) {
+    come();
+    SUCCEEDS(preadv2(ends[1], &part, 1, -1, 0));
+}
+
+static void call_preadv64v2(void) {
+    come();
+    SUCCEEDS(preadv64v2(ends[1], &part, 1, -1, 0));
+}
+
 static void call_recv(void) {
     come();
     SUCCEEDS(recv(ends[1], bytes, 1, MSG_PEEK));
@@ -258,6 +277,14 @@ static void call_write(void) {
 
 static void call_writev(void) {
     SUCCEEDS(writev(ends[0], &part, 1));
+}
+
+static void call_pwritev2(void) {
+    SUCCEEDS(pwritev2(ends[0], &part, 1, -1, 0));
+}
+
+static void call_pwritev64v2(void) {
+    SUCCEEDS(pwritev64v2(ends[0], &part, 1, -1, 0));
 }
 
 static void call_send(void) {

@@ -18,8 +18,10 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "../fails.h"
@@ -492,6 +494,184 @@ static void a_set_is_made_again(void **state) {
     assert_int_equal(close(second), 0);
 }
 
+/* ---- what only some programs do ---- */
+
+static void a_socket_connects_to_another_peer(void **state) {
+    (void)state;
+    int ends[2];
+    char bytes[4];
+    struct sockaddr_in address;
+    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    make_pair(ends);
+    const int epoll = watching(ends[0], EPOLLIN);
+    const int listener = listening(&address);
+    assert_int_equal(connect(ends[0], &nobody, sizeof(nobody)), 0);
+    assert_fails(recv(ends[1], bytes, 1, 0), ECONNRESET);
+    assert_fails(send(ends[0], "x", 1, MSG_NOSIGNAL), ECONNRESET);
+    assert_int_equal(connect(ends[0], (struct sockaddr *)&address, sizeof(address)), 0);
+    const int other[2] = {ends[0], accept(listener, NULL, NULL)};
+    assert_true(other[1] >= 0);
+    use(other);
+    assert_int_equal(send(other[0], "new", 3, 0), 3);
+    assert_int_equal(recv(other[1], bytes, sizeof(bytes), 0), 3);
+    assert_memory_equal(bytes, "new", 3);
+    assert_int_equal(send(other[1], "!", 1, 0), 1);
+    assert_told(epoll, other[0]);
+    assert_int_equal(recv(other[0], bytes, sizeof(bytes), 0), 1);
+    assert_int_equal(close(other[1]), 0);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(close(epoll), 0);
+    close_pair(ends);
+}
+
+/* Bytes of the first connection that were not read, and one with the same addresses as it. */
+static void a_connection_has_the_addresses_of_one_that_was_reset(void **state) {
+    (void)state;
+    struct sockaddr_in address;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(own);
+    const int listener = listening(&address);
+    const int clients[2] = {socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_STREAM, 0)};
+    int servers[2];
+    char bytes[64];
+    for (int i = 0; i < 2; ++i) {
+        const int on = 1;
+        const struct linger at_once = {.l_onoff = 1};
+        assert_int_equal(setsockopt(clients[i], SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+        assert_int_equal(setsockopt(clients[i], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        assert_int_equal(bind(clients[i], (struct sockaddr *)&own, sizeof(own)), 0);
+        assert_int_equal(getsockname(clients[i], (struct sockaddr *)&own, &size), 0);
+        assert_int_equal(connect(clients[i], (struct sockaddr *)&address, sizeof(address)), 0);
+        servers[i] = accept(listener, NULL, NULL);
+        assert_true(servers[i] >= 0);
+        if (i == 0) {
+            /* The client's end does not look for the other one. */
+            assert_int_equal(syscall(SYS_sendto, clients[0], "of the first", 12, 0, NULL, 0), 12);
+            assert_int_equal(recv(servers[0], bytes, 1, MSG_WAITALL), 1);
+            assert_int_equal(close(clients[0]), 0);
+        }
+    }
+    for (int i = 0; i < 8; ++i) {
+        assert_int_equal(send(clients[1], "second", 6, 0), 6);
+        (void)recv(servers[0], bytes, 1, MSG_DONTWAIT);
+        if (i % 2 == 1) {
+            assert_int_equal(recv(servers[1], bytes, 12, MSG_WAITALL), 12);
+            assert_memory_equal(bytes, "secondsecond", 12);
+            assert_int_equal(send(servers[1], "!", 1, 0), 1);
+            assert_int_equal(recv(clients[1], bytes, 1, 0), 1);
+        }
+    }
+    while (recv(servers[0], bytes, 1, MSG_DONTWAIT) > 0) {
+        assert_true(strchr("of the first", bytes[0]) != NULL);
+    }
+    assert_int_equal(close(clients[1]), 0);
+    assert_int_equal(close(servers[0]), 0);
+    assert_int_equal(close(servers[1]), 0);
+    assert_int_equal(close(listener), 0);
+}
+
+static void what_is_dropped_needs_no_place(void **state) {
+    (void)state;
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    assert_int_equal(send(ends[0], "dropped.", 8, 0), 8);
+    await(ends[1], POLLIN);
+    assert_int_equal(recv(ends[1], NULL, 3, MSG_TRUNC | MSG_PEEK), 3);
+    assert_int_equal(recv(ends[1], NULL, 7, MSG_TRUNC), 7);
+    assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+    assert_int_equal(byte, '.');
+    close_pair(ends);
+}
+
+static void reads_and_writes_without_an_offset_are_those_of_the_socket(void **state) {
+    (void)state;
+    int ends[2];
+    char bytes[8];
+    struct iovec out = {.iov_base = (char[]){"order"}, .iov_len = 5};
+    struct iovec in = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+    make_pair(ends);
+    assert_fails(preadv2(ends[1], &in, 1, -1, RWF_NOWAIT), EAGAIN);
+    assert_int_equal(send(ends[0], "in ", 3, 0), 3);
+    assert_int_equal(pwritev2(ends[0], &out, 1, -1, 0), 5);
+    await(ends[1], POLLIN);
+    in.iov_len = 4;
+    assert_int_equal(preadv2(ends[1], &in, 1, -1, RWF_NOWAIT), 4);
+    assert_memory_equal(bytes, "in o", 4);
+    assert_int_equal(preadv2(ends[1], &in, 1, -1, 0), 4);
+    assert_memory_equal(bytes, "rder", 4);
+    assert_fails(preadv2(ends[1], &in, 1, 0, 0), ESPIPE);
+    assert_fails(pwritev2(ends[0], &out, 1, -1, 1 << 30), EOPNOTSUPP);
+    close_pair(ends);
+}
+
+static void an_option_is_inherited_from_the_listener(void **state) {
+    (void)state;
+    struct sockaddr_in address;
+    char bytes[16];
+    const int least = 8;
+    const int listener = listening(&address);
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least)), 0);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+    const int ends[2] = {client, accept(listener, NULL, NULL)};
+    for (int i = 0; i < 16; ++i) {
+        assert_int_equal(send(ends[0], "12345678", 8, 0), 8);
+        await(ends[1], POLLIN);
+        assert_int_equal(recv(ends[1], bytes, sizeof(bytes), MSG_DONTWAIT), 8);
+        assert_int_equal(send(ends[1], "!", 1, 0), 1);
+        assert_int_equal(recv(ends[0], bytes, 1, 0), 1);
+    }
+    assert_int_equal(send(ends[0], "1234567", 7, 0), 7);
+    struct pollfd one = {.fd = ends[1], .events = POLLIN};
+    assert_int_equal(poll(&one, 1, 0), 0);
+    close_pair(ends);
+    assert_int_equal(close(listener), 0);
+}
+
+static void an_option_at_an_address_that_is_none(void **state) {
+    (void)state;
+    int ends[2];
+    const int none = 0;
+    int value = -1;
+    socklen_t size = sizeof(value);
+    void *volatile nowhere = NULL;
+    make_pair(ends);
+    assert_fails(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, nowhere, sizeof(int)), EFAULT);
+    assert_fails(setsockopt(ends[0], IPPROTO_TCP, TCP_CORK, nowhere, sizeof(int)), EFAULT);
+    assert_fails(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &none, 1), EINVAL);
+    assert_int_equal(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &(int){5}, sizeof(int)), 0);
+    assert_int_equal(getsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &value, &size), 0);
+    assert_int_equal(value, 1);
+    assert_int_equal(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &none, sizeof(none)), 0);
+    assert_int_equal(getsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, &value, &size), 0);
+    assert_int_equal(value, 0);
+    close_pair(ends);
+}
+
+/* A child, because the limit ends the process that makes a larger file. */
+static void a_process_that_may_not_make_files(void **state) {
+    (void)state;
+    int ends[2];
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit none = {.rlim_cur = 0};
+        if (setrlimit(RLIMIT_FSIZE, &none) != 0) {
+            _exit(1);
+        }
+        make_pair(ends);
+        char byte = 0;
+        const bool works = send(ends[0], "!", 1, 0) == 1 && recv(ends[1], &byte, 1, 0) == 1;
+        _exit(works ? 0 : 2);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* ---- files ---- */
+
 static uint64_t received_by_tcp(int fd) {
     struct tcp_info info = {.tcpi_state = 0};
     socklen_t size = sizeof(info);
@@ -548,6 +728,13 @@ int main(int count, char **words) {
         cmocka_unit_test(a_number_is_of_one_socket_after_another),
         cmocka_unit_test(a_set_is_made_again),
         cmocka_unit_test(a_short_file_does_not_leave_memory),
+        cmocka_unit_test(a_socket_connects_to_another_peer),
+        cmocka_unit_test(a_connection_has_the_addresses_of_one_that_was_reset),
+        cmocka_unit_test(what_is_dropped_needs_no_place),
+        cmocka_unit_test(reads_and_writes_without_an_offset_are_those_of_the_socket),
+        cmocka_unit_test(an_option_is_inherited_from_the_listener),
+        cmocka_unit_test(an_option_at_an_address_that_is_none),
+        cmocka_unit_test(a_process_that_may_not_make_files),
         cmocka_unit_test(a_socket_of_smc_is_one_of_tcp),
         cmocka_unit_test(a_cloned_child_closes_for_itself),
         cmocka_unit_test(a_vforked_child_of_one_closes_for_itself),

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "base/file_limit.hpp"
+
 namespace soft {
 
 namespace {
@@ -40,7 +42,8 @@ base::Result<SharedRings> SharedRings::make() {
         mapped_memories.load(std::memory_order_relaxed) < most_large ? large_ring : small_ring;
     const auto size = static_cast<off_t>(memory_bytes(ring));
     base::Fd file{memfd_create("softrdma", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
-    if (!file || ftruncate(file.get(), size) != 0 || fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
+    if (!file || !base::may_make_file(memory_bytes(ring)) || ftruncate(file.get(), size) != 0 ||
+        fcntl(file.get(), F_ADD_SEALS, seals) != 0) {
         return base::last_failure();
     }
     const auto memory = mapped(file.get(), memory_bytes(ring));
