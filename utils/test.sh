@@ -8,6 +8,7 @@
 #   --tsan       the suites under TSan too              --tsan-clang   the same, with clang-19
 #   --valgrind   the tests with the label memcheck too, under it: of api and examples
 #   --lab        the suites in the kernel lab too: rxe, siw, an NVDIMM (doc/LAB.md); skipped, and why, where it cannot run
+#   --lab-core   of those the rows that ask what no other row asks, for an emulated processor
 #   --soak       what takes too long for every change too (10,000 connections, servers under load for minutes)
 #   --fuzz=SECONDS   libFuzzer for so long on each fuzz target, after its corpus (clang-19)
 #   --all        lint, asan, tsan, valgrind, clang and lab
@@ -19,15 +20,17 @@ cd "$(dirname "$0")/.." || exit 2
 
 basic=yes
 fuzz_seconds=30
+lab_rows=()
 declare -A wanted=()
 for option in "$@"; do
     case $option in
         --lint | --asan | --tsan | --valgrind | --clang | --lab | --soak | --asan-clang | --tsan-clang) wanted[${option#--}]=1 ;;
+        --lab-core) wanted[lab]=1 lab_rows=(--label-exclude '^lab_rest$') ;;
         --fuzz=*) wanted[fuzz]=1 fuzz_seconds=${option#--fuzz=} ;;
         --all) for name in lint asan tsan valgrind clang lab; do wanted[$name]=1; done ;;
         --only) basic=no ;;
         *)
-            sed -n '3,17s/^# \{0,1\}//p' "$0"
+            sed -n '3,18s/^# \{0,1\}//p' "$0"
             [ "$option" = --help ] && exit 0
             printf '\nno option %s\n' "$option" >&2
             exit 2
@@ -126,8 +129,8 @@ run_tests() {  # run_tests RUN PRESET [CTEST-OPTION...]
     if [[ $run == tsan* ]] && setarch --addr-no-randomize true 2>/dev/null; then
         fixed=(setarch --addr-no-randomize)
     fi
-    # Many tests wait for limits of seconds, so one more than there are processors keeps those busy.
-    "${fixed[@]}" ctest --preset "$preset" --parallel $(($(nproc) + 1)) --output-junit "$report" "$@"
+    # Many tests wait for limits of seconds, so twice as many as there are processors keep those busy.
+    "${fixed[@]}" ctest --preset "$preset" --parallel $((2 * $(nproc))) --output-junit "$report" "$@"
     count_report "$run" "$report"
 }
 
@@ -139,10 +142,10 @@ under_valgrind() {
     build release && RPMA_VALGRIND=1 run_tests valgrind release --label-regex '^memcheck$'
 }
 
-# A guest has one processor and 2 GiB. A row that fails runs up to twice more, and all runs are
+# A guest has one processor, which it keeps busy, and 2 GiB. A row that fails runs up to twice more, and all runs are
 # shown, because we cannot correct the kernel's devices.
 in_the_lab() {
-    build release && run_tests lab lab --repeat until-pass:3
+    build release && run_tests lab lab "${lab_rows[@]}" --parallel $(($(nproc) + 1)) --repeat until-pass:3
 }
 
 soak() {
