@@ -620,13 +620,13 @@ private:
             return true;
         }
         if (word.kind == Word::Calls && one->state == One::State::Asks) {
-            ask(*one);
+            goes_on_when_seen(*one, word);
         } else if (word.kind == Word::Asks && one->state == One::State::Listens) {
             one->asker = heard.port;
-            proves(*one, word);
+            goes_on_when_seen(*one, word);
         } else if (word.kind == Word::Answers && one->state == One::State::Asks && is_right(*one, word)) {
             one->answers = word.answers;
-            proves(*one, word);
+            goes_on_when_seen(*one, word);
         }
         return true;
     }
@@ -660,8 +660,8 @@ private:
                                               .speaker = speaker,
                                               .proven = proven});
     }
-    // Goes on when this end has seen the bytes that the peer wants to be proven.
-    void proves(One &one, const Word &word) {
+    // Goes on when this end has seen the bytes that the peer has.
+    void goes_on_when_seen(One &one, const Word &word) {
         one.heard = word;
         one.lacks = word.lengths;
         if (one.beginning.has(word.lengths)) {
@@ -672,13 +672,21 @@ private:
     void goes_on_with(One &one) {
         if (one.connection.side == 0) {
             answers(one);
+        } else if (one.heard->kind == Word::Calls) {
+            ask(one);
         } else {
             connects(one);
         }
     }
     // All its answers name the same bytes, and the same random number: the asker takes any of them.
+    // Who could have a part proven would find out one byte after another.
     void answers(One &one) {
         const Here &here = *here_at(one.connection.ends[0]);
+        if (const Lengths all = one.beginning.lengths(); all != one.heard->lengths) {
+            finding_.send(one.connection, one.asker, {.name = one.name, .lengths = all, .kind = Word::Calls});
+            one.heard.reset();
+            return;
+        }
         if (one.answers == 0) {
             one.answers = random_number();
             one.own = one.beginning.lengths();

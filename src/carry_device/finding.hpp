@@ -10,7 +10,8 @@
 //        ◄─────────────── Answers: the port of its device, and a proof ──
 //        ── connects to that port, with a proof (Hello) ────►
 //
-// Side 0 sends Calls to side 1's host when it begins to listen: the end that came first has asked in vain.
+// Side 0 sends Calls to side 1's host when it begins to listen: the end that came first has asked in vain. It
+// calls an asker that has not seen all that it has itself: that one asks again when it has.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ struct Word {
     std::uint64_t name = 0;     // of the connection
     std::uint64_t asks = 0;     // the random number of side 1
     std::uint64_t answers = 0;  // that of side 0
-    Lengths lengths{};          // what the speaker has of the connection's first bytes
+    Lengths lengths{};          // what the speaker has of the connection's first bytes, where it says so
     std::uint16_t port = 0;     // of the device, in an answer; of the asker, where it is passed on
     Kind kind = Calls;
     bool is_passed_on = false;

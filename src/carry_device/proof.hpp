@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry_device/proof: how an end shows that it has a connection: by the first bytes of both directions, which
 // only the two ends have seen. It names how many it has, and the other one proves that it knows all of these.
+// The end that is asked does so only when it has as many itself.
 #pragma once
 
 #include <nettle/hmac.h>

@@ -564,6 +564,102 @@ static void bytes_before_a_close_arrive_when_the_agents_meet(void **state) {
     expect_all_arrived(peer);
 }
 
+/* ---- who does not have the connection ---- */
+
+/* A word of the agents (src/carry_device/finding.hpp). */
+enum { calls = 1, asks, answers, port_of_agents = 20481 };
+struct word {
+    uint64_t mark, name, asks, answers;
+    uint16_t lengths[2];
+    uint16_t port;
+    uint8_t kind, is_passed_on;
+    uint8_t proof[32];
+};
+
+static uint64_t mixed(uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
+    return value ^ (value >> 31);
+}
+
+/* The name of the connection between 127.0.0.1, which is side 0, and 127.0.0.2. */
+static uint64_t name_of(const struct sockaddr_in *ends) {
+    uint64_t words[6];
+    unsigned char bytes[sizeof(words)] = {0};
+    uint64_t name = 1;
+    for (size_t i = 0; i < 2; ++i) {
+        unsigned char *const end = bytes + i * sizeof(bytes) / 2;
+        const uint32_t port = ntohs(ends[i].sin_port);
+        end[10] = end[11] = 0xff;
+        memcpy(end + 12, &ends[i].sin_addr, 4);
+        memcpy(end + 20, &port, sizeof(port));
+    }
+    memcpy(words, bytes, sizeof(words));
+    for (size_t i = 0; i < 6; ++i) {
+        name = mixed(name ^ words[i]);
+    }
+    return name;
+}
+
+/* Returns what kind of word says how many of the first bytes the asked end has; it proves none but all. */
+static int kind_of_answer(int asker, const struct sockaddr_in *agents, uint64_t name, const uint16_t *lengths,
+                          struct word *answer) {
+    const struct word question = {.mark = 0x72706d612d637236U,
+                                  .name = name,
+                                  .asks = 7,
+                                  .lengths = {lengths[0], lengths[1]},
+                                  .kind = asks};
+    for (int i = 0; i < 100; ++i) {
+        struct pollfd one = {.fd = asker, .events = POLLIN};
+        assert_int_equal(
+            sendto(asker, &question, sizeof(question), 0, (const struct sockaddr *)agents, sizeof(*agents)),
+            sizeof(question));
+        if (poll(&one, 1, 200) == 1) {
+            assert_int_equal(recv(asker, answer, sizeof(*answer), 0), sizeof(*answer));
+            return answer->kind;
+        }
+    }
+    return 0;
+}
+
+/* The other end's calls are not the library's, so it looks for nobody. */
+static void a_stranger_learns_no_part_of_the_first_bytes(void **state) {
+    (void)state;
+    struct sockaddr_in ends[2];
+    struct sockaddr_in agents = {.sin_family = AF_INET, .sin_port = htons(port_of_agents)};
+    socklen_t size = sizeof(ends[0]);
+    char byte = 's';
+    const int listener = listening(&ends[0]);
+    agents.sin_addr = ends[0].sin_addr;
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    const int asker = socket(AF_INET, SOCK_DGRAM, 0);
+    ends[1] = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    assert_int_equal(bind(asker, (struct sockaddr *)&ends[1], size), 0);
+    assert_int_equal(bind(client, (struct sockaddr *)&ends[1], size), 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&ends[0], size), 0);
+    assert_int_equal(getsockname(client, (struct sockaddr *)&ends[1], &size), 0);
+    const int server = accept(listener, NULL, NULL);
+    for (int i = 0; i < 20; ++i) {
+        assert_int_equal(send(server, &byte, 1, 0), 1);
+        assert_int_equal(syscall(SYS_recvfrom, client, &byte, 1, 0, NULL, NULL), 1);
+        assert_int_equal(syscall(SYS_sendto, client, &byte, 1, 0, NULL, 0), 1);
+        assert_int_equal(recv(server, &byte, 1, 0), 1);
+    }
+    const uint16_t parts[][2] = {{0, 0}, {1, 0}, {19, 20}, {20, 19}};
+    struct word answer = {.mark = 0};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
+        assert_int_equal(kind_of_answer(asker, &agents, name_of(ends), parts[i], &answer), calls);
+        assert_int_equal(answer.lengths[0], 20);
+        assert_int_equal(answer.lengths[1], 20);
+    }
+    assert_int_equal(kind_of_answer(asker, &agents, name_of(ends), (const uint16_t[]){20, 20}, &answer),
+                     answers);
+    assert_int_equal(close(listener), 0);
+    assert_int_equal(close(server), 0);
+    assert_int_equal(close(client), 0);
+    assert_int_equal(close(asker), 0);
+}
+
 int main(int count, char **words) {
     if (count == 2 && strcmp(words[1], "processes") == 0) {
         const struct CMUnitTest tests[] = {
@@ -584,6 +680,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_link_that_is_left_untaken_keeps_no_end_back),
         cmocka_unit_test(a_socket_is_passed_before_its_link_is_open),
         cmocka_unit_test(a_reset_of_a_passed_socket_is_one),
+        cmocka_unit_test(a_stranger_learns_no_part_of_the_first_bytes),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[2]),
