@@ -43,10 +43,10 @@ bounded "$peer" bad_hellos 127.0.0.1 "$port" || die "bad_hellos"
 [ "$(grep -c 'is no rpma client' server.err)" -lt $((before + 24)) ] || die "the server says the same again and again"
 
 # A pusher has a made-up key, the key of another name's pusher, or writes beyond its room; a puller writes, also with the
-# key of a pusher; a request is no request, gives a tag too late, asks for room that is none or too often, commits what did not arrive, or is
-# missing.
+# key of a pusher; a request is no request, gives a tag too late, asks for room that is none or too often, commits what did not arrive, is
+# missing, or cannot be done, while the others are answered in order.
 # The first is told of; later the server counts some lines instead of printing them.
-for crime in wrong_checksum bad_key out_of_bounds write_as_puller others_key others_key_as_pusher bad_request late_tag bad_room store_nothing roll_back_to_nothing no_commit; do
+for crime in wrong_checksum bad_key out_of_bounds write_as_puller others_key others_key_as_pusher bad_request late_tag bad_room store_nothing roll_back_to_nothing no_commit ask_in_order; do
     bounded "$peer" $crime 127.0.0.1 "$port" || die "$crime"
     unharmed
 done

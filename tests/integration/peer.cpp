@@ -387,6 +387,46 @@ int no_commit(const char *address, const char *port) {
     return answer.verdict == cli::Verdict::Done ? 0 : 1;
 }
 
+// Says that it is there behind requests to store, of which the last cannot be done: the answers come in
+// order.
+int ask_in_order(const char *address, const char *port) {
+    constexpr std::size_t answers = 2048;
+    constexpr std::size_t asks = 8;  // librpma's usual queues have room for them
+    Client client;
+    client.connect_well(address, port, cli::Mode::Push);
+    const auto at = [](std::size_t place) { return answers + place * sizeof(cli::AnswerBytes); };
+    for (std::size_t place = 0; place < asks; ++place) {
+        check(rpma_recv(client.connection.get(), client.local.get(), at(place), sizeof(cli::AnswerBytes),
+                        nullptr),
+              "receive");
+    }
+    for (std::size_t place = 0; place < asks; ++place) {
+        const std::size_t asked = place * sizeof(cli::RequestBytes);
+        const bool is_last = place == asks - 1;
+        const bool is_refused = place == asks - 2;
+        std::ranges::copy(
+            cli::encode_request({.ask = is_last ? cli::Ask::Alive : cli::Ask::Store,
+                                 .offset = is_last ? 0 : (place + (is_refused ? 1 : 0)) << 20,
+                                 .length = is_last ? std::uint64_t{0} : std::uint64_t{1} << 20}),
+            client.memory.begin() + static_cast<std::ptrdiff_t>(asked));
+        check(rpma_send(client.connection.get(), client.local.get(), asked, sizeof(cli::RequestBytes),
+                        RPMA_F_COMPLETION_ON_ERROR, nullptr),
+              "send");
+    }
+    for (std::size_t place = 0; place < asks; ++place) {
+        if (client.completion().status != IBV_WC_SUCCESS) {
+            die("no answer");
+        }
+        const auto answer =
+            cli::decode_answer(std::span{client.memory}.subspan(at(place), sizeof(cli::AnswerBytes)));
+        const bool is_refused = place == asks - 2;
+        if (!answer || answer->verdict != (is_refused ? cli::Verdict::Different : cli::Verdict::Done)) {
+            die("an answer came before the one to an earlier request");
+        }
+    }
+    return 0;
+}
+
 // Requests a range that no content has, or sends no request: the server ends the connection.
 int bad_request(const char *address, const char *port) {
     for (const cli::Request &request :
@@ -771,6 +811,7 @@ int main(int argc, char **argv) {
                        {"no_commit", no_commit},
                        {"bad_request", bad_request},
                        {"late_tag", late_tag},
+                       {"ask_in_order", ask_in_order},
                        {"store_nothing", store_nothing},
                        {"roll_back_to_nothing", roll_back_to_nothing},
                        {"crowd", crowd},

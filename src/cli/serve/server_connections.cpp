@@ -128,17 +128,15 @@ void Server::take_messages(int fd) {
 
 Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     const Request request = TRY(request_of(client.where(), message));
-    if (request.ask == Ask::Alive) {
-        // A push makes progress only by what is stored, because anybody can claim to be active.
-        if (client.mode != Mode::Push) {
-            client.be_active();
-        }
+    const bool stores = client.mode == Mode::Push && client.admitted;
+    if (request.ask == Ask::Alive && !stores) {
+        client.be_active();
         return reply(client.connection.get(), client.where(), message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
         return look(client, message.wr_id, request);
     }
-    if (client.mode != Mode::Push || !client.admitted) {
+    if (!stores) {
         return failed("{}", no_store_here);
     }
     if (client.committing) {
@@ -161,7 +159,11 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
         return failed("asks for room again (expected that once)");
     }
     Storage::Job job{client.number, message.wr_id, client.origin, request, client.who, client.upload, {}};
-    if (request.ask == Ask::Store) {
+    if (request.ask == Ask::Alive) {
+        // A push makes progress only by what is stored, because anybody can claim to be active. The answer
+        // comes behind those to the requests before, in whose order the client takes it.
+        job.upload.reset();
+    } else if (request.ask == Ask::Store) {
         if (request.length > window_size) {
             return failed("asks to store {} bytes (expected at most the {} of its window)", request.length,
                           window_size);
@@ -359,7 +361,7 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
     }
     client.held_up += client.is_held_up();
     client.answered = Clock::now();
-    client.asks -= ask == Ask::Store ? 0 : 1;
+    client.asks -= ask == Ask::Store || ask == Ask::Alive ? 0 : 1;
     if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
         client.trouble = "no_room";
         client.trouble_text = job.answer.error == 0

@@ -70,8 +70,9 @@ Answer answer_with_memory(Storage::Job &job) {
         case Ask::Look:
             Storage::give_text(job, job.look());
             return job.answer;
+        case Ask::Alive:  // has its turn only
+            return {};
         case Ask::Commit:
-        case Ask::Alive:  // is no job
             break;
     }
     return job.upload->commit(request, job.who);
