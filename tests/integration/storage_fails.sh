@@ -310,14 +310,21 @@ export RPMA_TEST_SLOW_ALLOCATION=$work/slow_allocation
 start_server store
 unset RPMA_TEST_SLOW_ALLOCATION
 mkfifo slow_allocation
-"$peer" measure_and_leave 127.0.0.1 "$port" >stdout 2>measured.err &
-measurer=$!
-helpers+=($measurer)
+measurers=()
+for client in 1 2 3; do # as many as the threads that one address may have of storage
+    "$peer" measure_and_leave 127.0.0.1 "$port" >stdout 2>measured$client.err &
+    measurers+=($!)
+done
+helpers+=("${measurers[@]}")
 exec {disk}>slow_allocation
-pulled first "$address/slow"
+for again in 1 2 3 4 5; do # by then all of them are there
+    pulled first "$address/slow"
+done
 rm slow_allocation
 exec {disk}>&-
-wait $measurer || [ -s measured.err ] || die "measure_and_leave" # its time may have ended
+for client in 1 2 3; do
+    wait "${measurers[client - 1]}" || [ -s measured$client.err ] || die "measure_and_leave" # its time may have ended
+done
 stop_server
 
 # The pages of one content do not come: only those who pull it wait, nobody waits for the end of their connections, and the

@@ -31,8 +31,8 @@ namespace cli {
 class Storage {
 public:
     // Each kind has threads of its own, so that none waits for another: what a push asks for, with all that
-    // changes the store; the opening of one content for a client, and its end; a look at the files of many
-    // names; and the end of memory that is of no file, which waits for no storage.
+    // changes the store; the opening of one content for a client, and its end, which only read; a look at the
+    // files of many names; and the end of memory that is of no file, which waits for no storage.
     enum class Kind : std::uint8_t { Push, Open, Look, Memory };
     // A job that finds no room, and no release to wait for, is Wanted: the caller may make room, and has it
     // try for the last time.
@@ -52,7 +52,7 @@ public:
         std::span<const std::byte> first{};   // of a Store: the bytes
         std::span<const std::byte> rest{};    // and those behind them
         std::function<std::string()> look{};  // of a Look: makes the text
-        std::function<void()> open{};         // of Kind::Open
+        std::function<void()> open{};         // opens what a client wants before it is accepted
         Answer answer{};                      // set when the job is done
         Memory memory{};                      // of a Look that is done; the window of a Store
         double seconds = 0;                   // how long storage took
