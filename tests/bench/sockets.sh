@@ -76,6 +76,7 @@ start_nginx() {
     chmod 755 . www
     cat >"nginx-$1.conf" <<END
 worker_processes 2;
+$([ "$(id -u)" -ne 0 ] || echo 'user root;') # its workers are another user otherwise, whose connections stay in TCP
 daemon off;
 pid $work/nginx-$1.pid;
 events { worker_connections 512; }
