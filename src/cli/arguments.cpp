@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <limits>
 #include <utility>
 
 #include "cli/protocol/protocol.hpp"
@@ -130,6 +129,17 @@ std::function<std::string(const std::string &)> number_between(double least, dou
         return is_number && value >= least && value <= most
                    ? std::string{}
                    : fmt::format("{}: expected a number from {} to {}", text, least, most);
+    };
+}
+
+std::function<std::string(std::string &)> whole_number_between(std::uint64_t least, std::uint64_t most) {
+    return [least, most](std::string &text) {
+        std::uint64_t value = 0;
+        if (!parse_number(text, value) || value < least || value > most) {
+            return fmt::format("{}: expected a whole number from {} to {}", text, least, most);
+        }
+        text = std::to_string(value);
+        return std::string{};
     };
 }
 

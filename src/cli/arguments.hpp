@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,6 +50,12 @@ struct Where {
 // Returns a function for an option's check(). It returns an error text, which is empty when the value is a
 // number from `least` to `most`. (CLI::Range accepts "nan".)
 [[nodiscard]] std::function<std::string(const std::string &)> number_between(double least, double most);
+
+// Returns a function for a Validator that an option's transform() takes. It does so for a whole number in
+// decimal digits, and leaves no other form of it. (CLI11 takes -1 for the largest number, and so each one
+// that is too large, and 010 for 8.)
+[[nodiscard]] std::function<std::string(std::string &)> whole_number_between(
+    std::uint64_t least, std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
 // Returns the candidate that differs from the word by the fewest letters; empty when each differs by more
 // than a third of it.

@@ -166,6 +166,22 @@ Failure unknown_word(const CLI::App &app, const std::string &word) {
     return {fmt::format("{}: unknown {}{} {}", word, kind, suggest(word, known), help_of(app)), Exit::Usage};
 }
 
+// An empty value is what a script makes of a variable that is not set. CLI11 would take most options with one
+// for options that were not given, so that a push would go without its --if-sequence. An empty label is none.
+void refuse_empty_values(CLI::App &app) {
+    const auto check = [](const std::string &value) {
+        return std::string{value.empty() ? "is empty (expected a value)" : ""};
+    };
+    for (CLI::App *command : app.get_subcommands({})) {
+        for (CLI::Option *option : command->get_options()) {
+            if (option->nonpositional() && option->get_items_expected_max() > 0 &&
+                !option->check_lname("label")) {
+                option->check(check);
+            }
+        }
+    }
+}
+
 // Returns the words that no option took. The words of a program that is run are its own.
 std::vector<std::string> unknown_words(const CLI::App &app, const Words &given) {
     const bool runs = app.got_subcommand("run");
@@ -243,6 +259,7 @@ Exit run(const Words &words, bool json) {
     cli::add_keygen(app, chosen);
     cli::add_run(app, chosen);
     cli::add_completion(app, chosen);
+    refuse_empty_values(app);
     try {
         if (const auto parsed = parse(app, without_program(words, program), chosen); !parsed) {
             return complain(parsed.error(), json);

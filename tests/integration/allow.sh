@@ -60,7 +60,7 @@ start_server store --psk keys
 bounded "$rpma" push --psk reader content "$address" >stdout 2>stderr || die "push without --allow"
 stop_server
 refused_with 2 '--allow: expected --psk FILE or --x509 FILE too' "$rpma" serve --store served --allow push=writer
-refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --store served --psk keys --allow ''
+refused_with 2 '--allow: is empty (expected a value)' "$rpma" serve --store served --psk keys --allow ''
 refused_with 2 '--allow [push=writer]: expected push=IDENTITY' "$rpma" serve --store served --psk keys --allow '[push=writer]'
 for bad in push pull= =writer read=writer; do
     refused_with 2 'expected push=IDENTITY or pull=IDENTITY' "$rpma" serve --store served --psk keys --allow "push=writer,$bad"

@@ -28,7 +28,21 @@ refused_with 2 '--kepe: unknown option, did you mean --keep?' "$rpma" serve --st
 refused_with 2 'third: unknown argument' "$rpma" list "$address" third
 refused '--timeout: nan: expected a number from 0.1 to 3600' "$rpma" push content "$address" --timeout nan
 refused '--time: nan: expected' "$rpma" perf "$address" --time nan
-refused '--count: Value 0 not in range 1 to ' "$rpma" perf "$address" --count 0
+refused '--count: 0: expected a whole number from 1 to ' "$rpma" perf "$address" --count 0
+refused_with 2 '--keep: 0: expected a whole number from 1 to 1000000' "$rpma" serve --store other --keep 0
+for bad in -1 18446744073709551616 0x10 1e3 x; do
+    for option in --epoch --if-sequence --quorum; do
+        refused_with 2 "$option: $bad: expected a whole number from " "$rpma" push content "$address" "$option" "$bad"
+    done
+done
+refused_with 2 '--quorum 10: expected 1 to 1 of 1 servers' "$rpma" push content "$address" --quorum 010
+# An empty value would be a variable of a script that is not set.
+for option in --if-sequence --epoch --quorum --min-size --rate --wait --psk; do
+    refused_with 2 "$option: " "$rpma" push content "$address" "$option" ''
+done
+for option in --follow --max-bytes --max-names --scrub-rate --metrics --listen --allow --store; do
+    refused_with 2 "$option: " "$rpma" serve --store other "$option" ''
+done
 for url in http://127.0.0.1:7204 rpma://host tcp://[::1]:7204; do
     refused_with 2 "$url: expected ADDRESS or ADDRESS:PORT, such as 127.0.0.1:7204 or [::1]:7204, and no URL" "$rpma" push content "$url"
 done

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <limits>
 #include <memory>
 
 #include "cli/arguments.hpp"
@@ -113,14 +112,15 @@ void add_perf(CLI::App &app, Command &chosen) {
         ->type_name("LIST")
         ->capture_default_str();
     command->add_option("--connections", options->connections, "Connections at once")
-        ->check(CLI::Range(std::uint32_t{1}, most_connections))
+        ->transform(CLI::Validator{whole_number_between(1, most_connections),
+                                   fmt::format("1 to {}", most_connections)})
         ->capture_default_str();
     auto *time =
         command->add_option("--time", options->limits.seconds, "Seconds for each row, and again for its TCP")
             ->check(number_between(0.001, 86400), "0.001 to 86400")
             ->capture_default_str();
     command->add_option("--count", options->limits.operations, "Operations for each row, instead of a time")
-        ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()))
+        ->transform(CLI::Validator{whole_number_between(1), ""})
         ->excludes(time);
     command
         ->add_option("--warmup", options->limits.warmup_seconds, "Seconds before each row that do not count")

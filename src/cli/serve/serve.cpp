@@ -526,7 +526,7 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->required();
     command->add_option("--keep", options->keep, "How many contents of each name stay")
         ->type_name("NUMBER")
-        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+        ->transform(CLI::Validator{whole_number_between(1, 1'000'000), "1 to 1000000"})
         ->capture_default_str();
     command
         ->add_option("--max-bytes", options->max_bytes,
@@ -536,7 +536,7 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->add_option("--max-names", options->max_names,
                      "How many names the store takes; those that it has already stay")
         ->type_name("NUMBER")
-        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1'000'000}))
+        ->transform(CLI::Validator{whole_number_between(1, 1'000'000), "1 to 1000000"})
         ->capture_default_str();
     command
         ->add_option("--scrub-rate", options->scrub_rate,
@@ -566,11 +566,11 @@ void add_serve(CLI::App &app, Command &chosen) {
         ->add_option("--push-lease", options->push_lease,
                      "End a push that makes no progress for this many seconds")
         ->type_name("SECONDS")
-        ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
+        ->transform(CLI::Validator{whole_number_between(3, 86400), "3 to 86400"})
         ->capture_default_str();
     command->add_option("--idle-limit", options->idle_limit, "End a pull that is idle for this many seconds")
         ->type_name("SECONDS")
-        ->check(CLI::Range(std::uint32_t{3}, std::uint32_t{86400}))
+        ->transform(CLI::Validator{whole_number_between(3, 86400), "3 to 86400"})
         ->capture_default_str();
     add_tls(*command);
     command

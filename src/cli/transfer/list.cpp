@@ -136,7 +136,7 @@ void add_rollback(CLI::App &app, Command &chosen) {
         ->add_option("--sequence", options->sequence,
                      "The content; without it the one before the newest (rpma list)")
         ->type_name("NUMBER")
-        ->check(CLI::PositiveNumber);
+        ->transform(CLI::Validator{whole_number_between(1), ""});
     add_wait(*command, *options);
 }
 

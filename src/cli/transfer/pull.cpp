@@ -147,7 +147,7 @@ void add_pull(CLI::App &app, Command &chosen) {
         ->add_option("--sequence", options->sequence,
                      "The content of a store to read; without it the newest (rpma list)")
         ->type_name("NUMBER")
-        ->check(CLI::PositiveNumber);
+        ->transform(CLI::Validator{whole_number_between(1), ""});
     command->add_flag("--incremental", options->incremental,
                       "Receive only the blocks of the content that differ from the file");
     add_rate(*command, *options);

@@ -357,13 +357,14 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
         ->add_option("--quorum", options->quorum,
                      "Commit on so many servers, at least a majority, which is the default")
         ->type_name("NUMBER")
-        ->check(CLI::PositiveNumber);
+        ->transform(CLI::Validator{whole_number_between(1), ""});
     command
         ->add_option(
             "--epoch", options->epoch,
             "Push only when no server of a majority has a content of a higher epoch, and fence lower "
             "ones")
-        ->type_name("NUMBER");
+        ->type_name("NUMBER")
+        ->transform(CLI::Validator{whole_number_between(0), ""});
     add_wait(*command, *options);
     add_rate(*command, *options);
     command->add_option("--label", options->label, "A text that rpma list shows beside the content")
@@ -372,7 +373,8 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
     command
         ->add_option("--if-sequence", options->if_sequence,
                      "Push only when the newest content has this sequence; 0 stands for no content")
-        ->type_name("NUMBER");
+        ->type_name("NUMBER")
+        ->transform(CLI::Validator{whole_number_between(0), ""});
     command->add_option("--min-size", options->min_size, "Commit only a content of at least this many bytes")
         ->type_name("SIZE");
     command->add_flag("--allow-empty", options->allow_empty,
