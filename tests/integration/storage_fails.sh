@@ -421,6 +421,7 @@ bounded "$rpma" list "$address" >stdout 2>stderr || die "list"
 monitor || die "the monitor of slow storage: $(cat stderr)"
 scraped
 grep -q '^rpma_oldest_commit_seconds [1-9]' metrics || die "no metric of the commit"
+grep -qxF 'rpma_faults{kind="slow"} 1' metrics || die "the metrics do not tell of slow storage: $(grep faults metrics)"
 rm slow_sync
 exec {disk}>&-
 until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done # the commit ends

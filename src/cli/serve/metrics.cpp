@@ -90,7 +90,9 @@ private:
 // Each request reads these from the store.
 class OfStore final : public prometheus::Collectable {
 public:
-    explicit OfStore(const Store &store) : store_{store} {}
+    OfStore(const Store &store, std::chrono::seconds patience,
+            std::shared_ptr<const std::atomic<Clock::rep>> since)
+        : store_{store}, patience_{patience}, since_{std::move(since)} {}
 
     [[nodiscard]] std::vector<MetricFamily> Collect() const override {
         const Health health = tell();
@@ -98,6 +100,11 @@ public:
                                                     {"store", 0},   {"room", 0},      {"slow", 0}};
         for (const Reason &reason : health.reasons) {
             ++faults[reason.kind];
+        }
+        // As in the status, a push for which storage works so long is a fault too.
+        const Clock::rep since = since_->load(std::memory_order_relaxed);
+        if (since != 0 && Clock::now().time_since_epoch() - Clock::duration{since} >= patience_) {
+            ++faults["slow"];
         }
         MetricFamily family = gauge("rpma_faults", "Faults of the store and of newest contents, by kind.");
         for (const auto &[kind, count] : faults) {
@@ -145,6 +152,8 @@ private:
     }
 
     const Store &store_;
+    const std::chrono::seconds patience_;
+    std::shared_ptr<const std::atomic<Clock::rep>> since_;  // when the oldest job of a push began; 0 without
     mutable std::future<Health> look_;  // the last one, until it has told; one request at a time has it made
 };
 
@@ -203,9 +212,11 @@ Outcome<base::Fd> listen_at(const Address &address) {
 }  // namespace
 
 struct Metrics::Parts {
-    explicit Parts(const Store &served) : store{std::make_shared<OfStore>(served)} {}
+    Parts(const Store &served, std::chrono::seconds patience)
+        : store{std::make_shared<OfStore>(served, patience, job_since)} {}
 
-    // Relaxed: it publishes nothing else.
+    // Relaxed: they publish nothing else.
+    std::shared_ptr<std::atomic<Clock::rep>> job_since = std::make_shared<std::atomic<Clock::rep>>(0);
     std::shared_ptr<std::atomic<Clock::rep>> commit_since = std::make_shared<std::atomic<Clock::rep>>(0);
     std::shared_ptr<prometheus::Collectable> oldest_commit = std::make_shared<OldestCommit>(commit_since);
     std::shared_ptr<prometheus::Collectable> store;
@@ -261,7 +272,8 @@ struct Metrics::Parts {
         gauge("rpma_storage_failed", "1 when storage has failed, and no push is taken until the next start.");
 };
 
-Metrics::Metrics(const Store &store) : parts_{std::make_unique<Parts>(store)} {
+Metrics::Metrics(const Store &store, std::chrono::seconds patience)
+    : parts_{std::make_unique<Parts>(store, patience)} {
     // A rate of what never happened yet is 0, and not missing.
     for (const char *reason :
          {"client_left", "connection_lost", "no_progress", "too_slow", "checksum", "no_content", "no_room",
@@ -332,6 +344,10 @@ void Metrics::storage_failed() {
 
 void Metrics::committing(std::optional<Clock::time_point> since) {
     parts_->commit_since->store(since ? since->time_since_epoch().count() : 0, std::memory_order_relaxed);
+}
+
+void Metrics::storing(std::optional<Clock::time_point> since) {
+    parts_->job_since->store(since ? since->time_since_epoch().count() : 0, std::memory_order_relaxed);
 }
 
 void Metrics::connected(std::size_t clients, std::size_t pushes) {

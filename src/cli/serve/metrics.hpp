@@ -19,7 +19,8 @@ class Follower;
 // Any thread may call it. The store outlives it.
 class Metrics {
 public:
-    explicit Metrics(const Store &store);
+    // Storage that works longer than the patience for one thing that a push has asked for is slow.
+    Metrics(const Store &store, std::chrono::seconds patience);
     Metrics(const Metrics &) = delete;
     Metrics &operator=(const Metrics &) = delete;
     ~Metrics();
@@ -40,6 +41,8 @@ public:
     void connected(std::size_t clients, std::size_t pushes);
     // Says when the oldest commit was asked for that storage has not ended.
     void committing(std::optional<std::chrono::steady_clock::time_point> since);
+    // Says since when storage works for the push for which it has worked longest.
+    void storing(std::optional<std::chrono::steady_clock::time_point> since);
 
 private:
     struct Parts;

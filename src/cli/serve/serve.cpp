@@ -477,7 +477,7 @@ Outcome<> serve(const ServeOptions &options) {
     const auto follower = leader ? std::make_unique<Follower>(*store, *leader, options.keep,
                                                               options.max_names, limits.push_lease)
                                  : nullptr;
-    Metrics metrics{*store};
+    Metrics metrics{*store, limits.push_lease};
     Server server{*store, std::move(limits), metrics, print};
     if (follower) {
         metrics.follow(*follower);

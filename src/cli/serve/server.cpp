@@ -230,6 +230,8 @@ Outcome<> Server::run(int signal_fd) {
         const auto oldest =
             std::ranges::min_element(commits_, {}, [](const auto &entry) { return entry.second.since; });
         metrics_.committing(oldest != commits_.end() ? std::optional{oldest->second.since} : std::nullopt);
+        const auto job = storage_.oldest();
+        metrics_.storing(job ? std::optional{job->since} : std::nullopt);
         const int ready = epoll_wait(epoll_.get(), &event, 1, unread_.empty() ? wait : 0);
         if (ready < 0 && errno != EINTR) {
             return failed("epoll_wait: {}", errno_text(errno));
