@@ -88,6 +88,18 @@ scraped
 grep -q '^rpma_free_bytes [1-9]' metrics || die "no metric of the room: $(cat metrics)"
 stop_server
 
+# The file system takes no change any more: monitors learn it before a push does.
+export RPMA_TEST_READ_ONLY=$work/read_only
+start_server store --metrics METRICS
+unset RPMA_TEST_READ_ONLY
+touch read_only
+refused_with 6 "cannot be written: Read-only file system" "$rpma" status "$address"
+scraped
+grep -qxF 'rpma_faults{kind="store"} 1' metrics || die "no metric of it: $(grep faults metrics)"
+rm read_only
+bounded "$rpma" status "$address" >stdout 2>stderr || die "the file system can be written again: $(cat stderr)"
+stop_server
+
 # The kernel reports lost bytes once, so a commit after a failure would succeed, of bytes that are nowhere.
 start_server store
 for error in 5 28; do

@@ -489,6 +489,8 @@ void Store::tell(Health &health) const {
     }
     if (const std::string why = why_no_push(); !why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
+    } else if (const std::string fault = why_not_writable(); !fault.empty()) {
+        health.reasons.push_back({"store", {}, 0, fault});
     }
     const std::uint64_t largest = tell_names(health, &Store::fault_of);
     // The next push is often as large as the last, and needs room beside it.
@@ -540,6 +542,15 @@ std::string Store::why_no_push() const {
         return fmt::format("{} was deleted", text());
     }
     return {};
+}
+
+// A file system that takes no change any more, as some do after an error, says so when a file is opened for
+// writing. This changes nothing.
+std::string Store::why_not_writable() const {
+    const base::Fd file{openat(folder_.get(), identity_name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
+    return file || (errno != EROFS && errno != EIO)
+               ? std::string{}
+               : fmt::format("{} cannot be written: {}", text(), errno_text(errno));
 }
 
 std::string Store::what_stays(const std::string &name) const {

@@ -122,6 +122,7 @@ public:
     [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
     // Returns why no push is taken; empty when one is.
     [[nodiscard]] std::string why_no_push() const;
+    [[nodiscard]] std::string why_not_writable() const;
     // Returns the content that stays after a push without a commit, for a message, with the fault that the
     // last look at its file found. Looks at no file.
     [[nodiscard]] std::string what_stays(const std::string &name) const;
