@@ -48,5 +48,7 @@ grep -q '"good":false' stdout || die "no JSON: $(cat stdout)"
 rm store/default/1
 checked 2
 
+mkdir wrong
+refused_with 1 'store wrong: is none: it has no content and no file .identity: No such file' "$rpma" check --store wrong --json
 refused_with 1 'store absent: cannot open: No such file' "$rpma" check --store absent
 refused_with 1 'store first: cannot open: Not a directory' "$rpma" check --store first

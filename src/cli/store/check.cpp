@@ -2,6 +2,7 @@
 // cli/store/check: `rpma check --store` reads the contents of a store, also while it is served, and says
 // which are good. check_peer has `rpma check HOST:PORT`.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include "cli/commands.hpp"
 #include "cli/peers/check_peer.hpp"
 #include "cli/store/store.hpp"
+#include "cli/store/store_files.hpp"
 #include "cli/transfer/transfer.hpp"
 
 namespace cli {
@@ -44,6 +46,13 @@ Outcome<> check_store(const CheckOptions &options) {
     }
     if (interrupted()) {
         return failed("interrupted");
+    }
+    // A new store has its identity. A folder without contents or identity may be another one than was meant.
+    if (rows.empty() && faccessat(folder.get(), identity_name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        return failed(
+            "store {}: is none: it has no content and no file {}: {} (expected the folder of rpma serve "
+            "--store, or a copy)",
+            options.store, identity_name, errno_text(errno));
     }
     if (options.json) {
         Summary summary;
