@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/main: the `rpma` command.
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -267,7 +268,9 @@ Exit run(const Words &words, bool json) {
     } catch (const CLI::Success &wanted) {
         std::ostringstream text;
         (void)app.exit(wanted, text, text);
-        cli::print(text.str());
+        cli::print(isatty(STDOUT_FILENO) == 1
+                       ? cli::wrapped(text.str(), cli::columns_of_terminal(STDOUT_FILENO))
+                       : text.str());
         return said();
     }
     cli::take_log(verbose);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "cli/arguments.hpp"
@@ -21,16 +22,46 @@ constexpr auto draw_interval = std::chrono::milliseconds{100};
 constexpr std::size_t widest_bar = 40;
 constexpr std::size_t narrowest_bar = 10;
 
-// Returns the terminal's present width, which may change between two lines.
-std::size_t columns_of_terminal() {
-    winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 int print_descriptor = STDOUT_FILENO;
 std::atomic<int> first_failure{0};  // of print(); relaxed, because it publishes nothing else
 
 }  // namespace
+
+bool can_draw(int fd) {
+    const char *const type = std::getenv("TERM");
+    return isatty(fd) == 1 && (type == nullptr || std::string_view{type} != "dumb");
+}
+
+std::size_t columns_of_terminal(int fd) {
+    winsize size{};
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string wrapped(std::string_view text, std::size_t columns) {
+    constexpr std::size_t meaning = 30;  // the column in which CLI11 begins what an option means
+    constexpr std::size_t least = 20;    // for a meaning
+    columns = std::max(columns, meaning + least);
+    std::string made;
+    while (!text.empty()) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        std::string line{text.substr(0, end)};
+        text.remove_prefix(std::min(end + 1, text.size()));
+        const std::size_t indent = line.starts_with("  ") ? meaning : 0;
+        while (line.size() >= columns) {
+            std::size_t gap = line.rfind(' ', columns - 1);
+            if (gap == std::string::npos || gap <= indent) {
+                gap = line.find(' ', columns);  // behind a word that is longer than a line
+            }
+            if (gap == std::string::npos) {
+                break;
+            }
+            made += line.substr(0, gap) + "\n";
+            line = std::string(indent, ' ') + line.substr(gap + 1);
+        }
+        made += line + "\n";
+    }
+    return made;
+}
 
 const char *exit_text(Exit exit) {
     switch (exit) {
@@ -94,7 +125,7 @@ std::string Summary::text(bool as_json) const {
 
 Progress::Progress(std::uint64_t total_bytes, bool wanted)
     : total_bytes_{total_bytes},
-      drawing_{wanted && isatty(STDERR_FILENO) == 1},
+      drawing_{wanted && can_draw(STDERR_FILENO)},
       begin_{std::chrono::steady_clock::now()},
       next_{begin_ + draw_interval} {}
 
@@ -114,7 +145,7 @@ void Progress::update(std::uint64_t bytes) {
     }
     next_ = now + draw_interval;
     const std::chrono::duration<double> elapsed = now - begin_;
-    const auto line = progress_line(bytes, total_bytes_, elapsed.count(), columns_of_terminal());
+    const auto line = progress_line(bytes, total_bytes_, elapsed.count(), columns_of_terminal(STDERR_FILENO));
     std::fputs(fmt::format("\r{}\033[K", line).c_str(), stderr);
 }
 

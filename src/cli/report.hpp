@@ -26,6 +26,18 @@ void print_to_standard_error();
 // Returns the errno value of the first print that failed; 0 when none did.
 [[nodiscard]] int print_failure();
 
+// Returns whether the descriptor is a terminal that can clear a line.
+[[nodiscard]] bool can_draw(int fd);
+// Returns the terminal's present width, which may change between two lines; 80 when it tells none.
+[[nodiscard]] std::size_t columns_of_terminal(int fd);
+// Returns a text of CLI11's help for a terminal of so many columns, whose last one stays empty.
+[[nodiscard]] std::string wrapped(std::string_view text, std::size_t columns);
+
+// Returns what a row of the name "durable" has for people.
+[[nodiscard]] inline const char *yes_when_durable(bool durable) {
+    return durable ? "yes" : "NO: pushed content may be lost";
+}
+
 // Named values in order, printed as one JSON object on a line, or for people with one value on each line.
 class Summary {
 public:

@@ -3,6 +3,7 @@
 # The progress on a terminal is one line of the terminal's width, also when the width changes.
 . "$(dirname "$0")/server.bash"
 
+export TERM=xterm
 head -c 64M /dev/zero >content
 start_server store
 push content
@@ -37,5 +38,35 @@ for columns, shown in lines.items():
     assert len(shown) >= 3 and all(len(line) < columns for line in shown[1:])
 assert all(line.startswith('[') and ' of ' in line for line in lines[80])
 assert not any(line.startswith('[') for line in lines[40][1:] + lines[20][1:])
+PYTHON
+
+# A terminal that cannot clear a line, and narrow ones.
+bounded python3 - "$rpma" "$address" <<'PYTHON' || die "a terminal that is dumb, or narrow"
+import fcntl, os, pty, struct, subprocess, sys, termios
+rpma, address = sys.argv[1:]
+
+def on_terminal(columns, *words, **variables):
+    """Returns what the command writes to a terminal."""
+    terminal, side = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    command = subprocess.Popen([rpma, *words], stdout=side, stderr=side, env={**os.environ, **variables})
+    os.close(side)
+    text = b''
+    try:
+        while part := os.read(terminal, 65536):
+            text += part
+    except OSError:  # the command has ended
+        pass
+    assert command.wait() == 0, text
+    return text.decode()
+
+assert '\x1b' not in on_terminal(80, 'push', 'content', address, TERM='dumb')
+for command in 'push', 'serve', 'run':
+    whole = subprocess.run([rpma, command, '--help'], capture_output=True, check=True, encoding='utf-8').stdout
+    assert on_terminal(400, command, '--help').replace('\r', '') == whole
+    for columns in 60, 80:
+        shown = on_terminal(columns, command, '--help')
+        assert shown.split() == whole.split(), shown
+        assert all(len(line) < columns for line in shown.splitlines()), shown
 PYTHON
 stop_server

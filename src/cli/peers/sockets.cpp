@@ -189,7 +189,7 @@ void print_sockets(bool json) {
 }
 
 Outcome<> sockets(const SocketsOptions &options) {
-    const bool on_terminal = isatty(STDOUT_FILENO) == 1 && !options.json;
+    const bool on_terminal = can_draw(STDOUT_FILENO) && !options.json;
     while (true) {
         if (options.interval_seconds != 0 && on_terminal) {
             print("\033[H\033[J");  // moves to the upper left, and clears

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/perf/perf: `rpma perf` measures the speed of a server, and of the network to it, beside plain TCP
 // on the same network.
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -32,7 +31,7 @@ struct PerfOptions {
 
 // Shows on a terminal which row is being measured.
 void show_progress(const std::string &text) {
-    if (isatty(STDERR_FILENO) == 1) {
+    if (can_draw(STDERR_FILENO)) {
         std::fputs(fmt::format("\r{}\033[K", text).c_str(), stderr);
     }
 }
