@@ -14,7 +14,7 @@ status '^holds *0 names, 0 bytes'
 push content
 status '^holds *1 name, 1048576 bytes'
 for line in 'version *[1-9]' 'uptime *[0-9]* seconds' 'capacity *contents of up to 3145728 bytes' 'room *2097152 bytes for the next push' 'clients *0' \
-    'pushes *none under way' "last *default: content 1, 1048576 bytes, crc32c:[0-9a-f]*, from 127.0.0.1.*, 20[0-9-]*T[0-9:]*Z" 'health *ok'; do
+    'pushes *none under way' 'durable *yes' "last *default: content 1, 1048576 bytes, crc32c:[0-9a-f]*, from 127.0.0.1.*, 20[0-9-]*T[0-9:]*Z" 'health *ok'; do
     grep -q "^$line" stdout || die "expected $line: $(cat stdout)"
 done
 status '"names":1,"contents":1,"bytes":1048576,' --json

@@ -9,6 +9,7 @@ head -c 4097 large >small
 : >empty
 
 start_server store
+grep -q '^durable *yes$' server.out || die "expected that it says so: $(cat server.out)"
 grep -q '^memory *page cache$\|^memory *DAX$' server.out || die "expected a store that is durable: $(cat server.out)"
 grep -q '^holds *0 names, 0 bytes$' server.out || die "expected an empty store: $(cat server.out)"
 refused 'nothing was pushed yet under the name other' "$rpma" pull "$address/other" got

@@ -118,10 +118,8 @@ void print_start(const ServeOptions &options, const std::vector<Place> &places, 
             devices += (devices.empty() ? "" : ", ") + place.device_name;
         }
     }
-    summary.add("memory", durability_text(server.durability()),
-                fmt::format("{}{}", durability_text(server.durability()),
-                            durable ? "" : ": pushed content may be lost"));
-    summary.add_json("durable", durable);
+    summary.add("memory", durability_text(server.durability()));
+    summary.add("durable", durable, yes_when_durable(durable));
     summary.add("device", devices);
     if (!options.follow.empty()) {
         summary.add("follows", options.follow);

@@ -135,10 +135,8 @@ void print_status(const StatusOptions &options, const Health &health) {
     summary.add_text("room", health.free_bytes ? fmt::format("{} bytes for the next push", *health.free_bytes)
                                                : "unknown");
     summary.add_json("free_bytes", health.free_bytes ? nlohmann::json(*health.free_bytes) : nullptr);
-    summary.add(
-        "memory", health.memory,
-        fmt::format("{}{}", shown(health.memory), health.durable ? "" : ": pushed content may be lost"));
-    summary.add_json("durable", health.durable);
+    summary.add("memory", health.memory, shown(health.memory));
+    summary.add("durable", health.durable, yes_when_durable(health.durable));
     summary.add("clients", health.clients, std::to_string(health.clients));
     add_pushes(health, summary);
     add_last(health.last, summary);
