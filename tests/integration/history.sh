@@ -70,7 +70,7 @@ refused_with 3 'sh: ended by signal 9 (expected 0); nothing was committed' "$rpm
 refused_with 3 'true: has no bytes' "$rpma" push "$address" --json --run true
 refused_with 127 'no-such-program: cannot run it: No such file' "$rpma" push "$address" --run no-such-program
 refused_with 2 'A program behind --run is required' "$rpma" push "$address" --run
-refused_with 2 '--run: expected a file' "$rpma" push a "$address" --run cat b
+refused_with 2 '--run: expected one ADDRESS, and no FILE' "$rpma" push a "$address" --run cat b
 pulled b
 
 # A push that ends without its program ends it, and what that has started. A push that is killed ends the program.

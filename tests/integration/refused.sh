@@ -57,7 +57,7 @@ for bad in 0 -1 1.5M 1X; do
 done
 
 # An empty store.
-refused 'nothing was pushed yet under the name default (rpma list)' "$rpma" pull "$address" got
+refused_with 6 'nothing was pushed yet under the name default (rpma list)' "$rpma" pull "$address" got
 [ ! -e got ] || die "pull left a file"
 push content
 

@@ -106,8 +106,8 @@ Outcome<Pulled> receive(const Where &where, Destination &destination, const Pull
                                      options.timeout_seconds));
     const Offer &offer = session->offer();
     if (offer.sequence == 0) {
-        return failed("{}: nothing was pushed yet under the name {} (rpma list)", options.address,
-                      name_of(where));
+        return failed(Exit::Refused, "{}: nothing was pushed yet under the name {} (rpma list)",
+                      options.address, name_of(where));
     }
     const Content content{offer.sequence, offer.length, offer.checksum};
     std::uint64_t received = content.length;

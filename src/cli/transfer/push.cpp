@@ -367,7 +367,9 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
         ->transform(CLI::Validator{whole_number_between(0), ""});
     add_wait(*command, *options);
     add_rate(*command, *options);
-    command->add_option("--label", options->label, "A text that rpma list shows beside the content")
+    command
+        ->add_option("--label", options->label,
+                     "A text of at most 64 bytes that rpma list shows beside the content")
         ->type_name("TEXT")
         ->check(check_label);
     command
@@ -400,7 +402,9 @@ void add_push(CLI::App &app, Command &chosen, std::vector<std::string> program) 
         const bool several = options->is_for_several();
         if (several && (options->runs || options->file == "-")) {
             throw CLI::ValidationError(options->runs ? "--run" : "-",
-                                       "expected a file, which several servers can be sent at once");
+                                       options->runs
+                                           ? "expected one ADDRESS, and no FILE"
+                                           : "expected a file, which several servers can be sent at once");
         }
         if (several && options->if_sequence) {
             throw CLI::ValidationError("--if-sequence",

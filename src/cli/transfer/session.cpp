@@ -184,11 +184,10 @@ Outcome<std::uint32_t> Session::read_all(std::uint64_t length, const Take &take)
 }
 
 Outcome<> Session::keep_alive() {
-    if (Clock::now() - last_asked_ > alive_interval) {
-        TRY(reap());  // the server may have said why it ends the connection
-        if (asked_.size() < most_requests) {
-            TRY(ask({.ask = Ask::Alive}));
-        }
+    TRY(reap());  // an answer counts from when it comes, and the server may have said why it ends the
+                  // connection
+    if (Clock::now() - last_asked_ > alive_interval && asked_.size() < most_requests) {
+        TRY(ask({.ask = Ask::Alive}));
     }
     return {};
 }
