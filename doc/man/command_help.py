@@ -17,7 +17,11 @@ class Help:
     def block(self, title):
         """Returns [(term, meaning)] of the entries that the help lists under a title."""
         found = re.search(rf'^{title}:\n((?:  .*\n?)+)', self.text, re.M)
-        pairs = re.findall(r'^  (\S.*?)(?:  +|\n {10,})(\S.*(?:\n {10,}\S.*)*)', found.group(1), re.M) if found else []
+        # What an entry means begins in column 30, so one space may be all that is before it.
+        entry = r'^  (\S.*?)(?:  +|\n {10,}|(?<=\n.{29}) )(\S.*(?:\n {10,}\S.*)*)'
+        pairs = re.findall(entry, found.group(0), re.M) if found else []
+        if found and len(pairs) != len(re.findall(r'^  \S', found.group(1), re.M)):
+            raise ValueError(f'{" ".join(self.words)} --help: expected {title} of entries that can be told apart')
         return [(term, ' '.join(meaning.split())) for term, meaning in pairs]
 
     def title(self):
