@@ -22,10 +22,11 @@ EXITS = {
     '2': 'The command line was not understood; nothing was done.',
     '3': 'Not committed: the push failed before its commit. The old content stays.',
     '4': 'Unknown whether committed: the push failed while the server committed. The newest content is the old one or the new one; '
-         'the line on standard error has the sequence and the checksum of the new, and **rpma-status**(1) tells which it is.',
+         'the line on standard error has the sequence and the checksum of the new, and **rpma-list**(1) tells which it is.',
     '5': 'Busy: another push is under way. Nothing was changed.',
     '6': 'Refused: the server refuses the request, or a store is sick, and the line gives the reason. Nothing was changed.',
-    '7': 'Unreachable: there is no such host, no server of a store at the address, or none that answers.',
+    '7': 'Unreachable: there is no such host, no server of a store at the address, or none that answers, or keys or '
+         'certificates of the two sides do not fit.',
     '126': 'The program cannot be executed.',
     '127': 'There is no such program.',
 }
