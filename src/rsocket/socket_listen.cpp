@@ -17,6 +17,9 @@ namespace rsockets {
 
 namespace {
 
+// The device takes a request that has come within microseconds where it has a processor.
+constexpr milliseconds longest_for_request{20};
+
 // Returns whether a request of MPA (RFC 5044 section 7.1) has come as a whole. A socket without bytes is not
 // read: it would report an error that is the device's.
 bool has_request(int fd) {
@@ -119,10 +122,12 @@ Result<Socket::Accepted> Socket::next_client(sockaddr *address, socklen_t *lengt
     }
 }
 
-// The device takes a moment for a request that has come. Until then the peer has no answer.
+// The device takes a moment for a request that has come. Until then the peer has no answer. The device may
+// also let a request of an address that guesses keys wait, and other clients do not wait for that: such a
+// peer has its answer when the thread waits next.
 void Socket::await_request() {
     const base::Lock lock{carrier_.mutex()};
-    (void)Wait{carrier_, true}.until([&]() -> Result<void> {
+    (void)Wait{carrier_, true, Wait::deadline_of(longest_for_request)}.until([&]() -> Result<void> {
         carrier_.assert_looks();
         return carrier_.stream()->life().answered() ? Result<void>{} : base::failure(EAGAIN);
     });
