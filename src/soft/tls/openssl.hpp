@@ -39,7 +39,7 @@ namespace soft {
     name(SSL_get_error) name(SSL_get_ex_data) name(SSL_get_ex_data_X509_STORE_CTX_idx) name(SSL_key_update) \
     name(SSL_new) name(SSL_read_ex) \
     name(SSL_session_reused) name(SSL_set_SSL_CTX) name(SSL_set_accept_state) name(SSL_set_bio) \
-    name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_read_ahead) name(SSL_set_verify) \
+    name(SSL_set_connect_state) name(SSL_set_ex_data) name(SSL_set_msg_callback) name(SSL_set_read_ahead) name(SSL_set_verify) \
     name(SSL_set_verify_depth) name(SSL_shutdown) name(SSL_write_ex) name(TLS_method) name(X509_CRL_free) \
     name(X509_STORE_CTX_free) name(X509_STORE_CTX_get0_cert) name(X509_STORE_CTX_get0_param) \
     name(X509_STORE_CTX_get0_untrusted) name(X509_STORE_CTX_get_current_cert) name(X509_STORE_CTX_get_error) \

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/parts.hpp"
 #include "persist/guard.hpp"
 #include "soft/tls/openssl.hpp"
 
@@ -127,7 +126,7 @@ bool TlsLink::change_key(bool both) {
 Link::Received TlsLink::receive(std::span<const iovec> pieces) {
     using State = Received::State;
     const base::Lock lock{mutex_};
-    session_->look_again(base::size_of(pieces));
+    session_->look_again();
     Rest rest{pieces};
     std::size_t received = 0;
     for (auto piece = rest.next(); !piece.empty(); piece = rest.next()) {
@@ -159,7 +158,7 @@ Link::Received TlsLink::receive(std::span<const iovec> pieces) {
 
 std::size_t TlsLink::unread_bytes() const {
     const base::Lock lock{mutex_};
-    session_->look_again(TlsSession::record_bytes);
+    session_->look_again();
     session_->fetch_all();
     return session_->decrypted().size();
 }

@@ -55,16 +55,31 @@ TlsSession::TlsSession(std::unique_ptr<SSL, SslFree> ssl, Link &link, std::uint6
     openssl().SSL_set_read_ahead(ssl_.get(),
                                  1);  // one call of the link brings more than the header of a record
     (void)openssl().SSL_ctrl(ssl_.get(), SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, nullptr);
+    openssl().SSL_set_msg_callback(ssl_.get(), heard);
+    (void)openssl().SSL_ctrl(ssl_.get(), SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, this);
+}
+
+void TlsSession::heard(int is_sent, int, int type, const void *bytes, std::size_t size, SSL *, void *self) {
+    if (is_sent != 0 || type != SSL3_RT_HANDSHAKE || size == 0) {
+        return;
+    }
+    const auto message = *static_cast<const unsigned char *>(bytes);
+    if (message == SSL3_MT_KEY_UPDATE || message == SSL3_MT_NEWSESSION_TICKET) {
+        ++static_cast<TlsSession *>(self)->extra_;
+    }
 }
 
 int TlsSession::pull(BIO *bio, char *to, std::size_t size, std::size_t *count) {
     auto &self = *static_cast<TlsSession *>(openssl().BIO_get_data(bio));
     openssl().BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
     const iovec room{.iov_base = to, .iov_len = size};
+    if (self.extra_ > most_extra) {
+        self.link_error_ = EPROTO;
+    }
     Link::Received got;
-    while (!self.drained_ && got.bytes == 0) {
+    while (!self.drained_ && got.bytes == 0 && self.link_error_ == 0) {
         got = self.link_.receive({&room, 1});
-        self.drained_ = got.state != Link::Received::State::More || --self.looks_ == 0;
+        self.drained_ = got.state != Link::Received::State::More;
         self.link_ended_ = got.state == Link::Received::State::Ended;
         self.link_error_ = got.state == Link::Received::State::Failed ? got.error : 0;
     }
@@ -113,7 +128,7 @@ void TlsSession::fail() {
 }
 
 TlsSession::Shake TlsSession::shake() {
-    look_again(0);
+    look_again();
     const OpenSslErrors own;
     const int result = openssl().SSL_do_handshake(ssl_.get());
     if (result != 1 && openssl().SSL_get_error(ssl_.get(), result) != SSL_ERROR_WANT_READ) {
@@ -227,6 +242,7 @@ bool TlsSession::read_record() {
     const int result = openssl().SSL_read_ex(ssl_.get(), in_.get() + in_end_, record_bytes - in_end_, &count);
     if (result == 1) {
         in_end_ += count;
+        extra_ -= extra_ != 0 ? 1 : 0;
     } else {
         switch (openssl().SSL_get_error(ssl_.get(), result)) {
             case SSL_ERROR_WANT_READ:

@@ -83,13 +83,8 @@ public:
     [[nodiscard]] Came fetch();
     // Decrypts as many bytes as the session keeps.
     void fetch_all();
-    // Lets the next fetches ask the link again, for about so many decrypted bytes. After that many encrypted
-    // bytes and some more, the link counts as drained, and its descriptor tells of the others. So a peer that
-    // sends records without content as fast as they are read does not keep the thread.
-    void look_again(std::size_t bytes) {
-        drained_ = false;
-        looks_ = 2 + bytes / record_bytes * 2;
-    }
+    // Lets the next fetches ask the link again.
+    void look_again() { drained_ = false; }
     [[nodiscard]] std::span<const std::byte> decrypted() const {
         return {in_.get() + in_begin_, in_end_ - in_begin_};
     }
@@ -111,6 +106,10 @@ private:
     static int push(BIO *bio, const char *from, std::size_t size, std::size_t *count);
     static long control(BIO *bio, int command, long number, void *pointer);
 
+    // OpenSSL's call for each message of TLS.
+    static void heard(int is_sent, int version, int type, const void *bytes, std::size_t size, SSL *ssl,
+                      void *self);
+
     [[nodiscard]] bool read_record();
     void fail();
 
@@ -125,7 +124,10 @@ private:
     std::size_t out_end_ = 0;
     std::uint64_t records_ = 0;  // with the key of now
     bool drained_ = false;       // the link has no more bytes for now
-    std::size_t looks_ = 1;      // the number of calls after which that is so in any case
+    // A peer may change its key, or give a ticket. One that sends more such messages than records with
+    // content, by this many, is given up: it would keep the thread for as long as it sends them.
+    static constexpr std::size_t most_extra = 32;
+    std::size_t extra_ = 0;
     bool link_ended_ = false;
     bool ended_ = false;   // by the peer, with the end of TLS
     bool closed_ = false;  // by this side
