@@ -647,7 +647,7 @@ private:
                           .port = word.port,
                           .speaker = Facts::Answers,
                           .proven = one.own};
-        return word.asks == one.asks && word.proof == proof_of(one.beginning, facts);
+        return one.own != Lengths{} && word.asks == one.asks && word.proof == proof_of(one.beginning, facts);
     }
     // Returns the proof in a hello: of what the asked end has named in its answer. The asked end proves it to
     // the key in the asker's hello, because the asker may have asked more than once.
@@ -682,7 +682,12 @@ private:
     // Who could have a part proven would find out one byte after another.
     void answers(One &one) {
         const Here &here = *here_at(one.connection.ends[0]);
-        if (const Lengths all = one.beginning.lengths(); all != one.heard->lengths) {
+        const Lengths all = one.beginning.lengths();
+        if (all == Lengths{}) {
+            one.heard.reset();
+            return;  // everybody knows nothing
+        }
+        if (all != one.heard->lengths) {
             finding_.send(one.connection, one.asker, {.name = one.name, .lengths = all, .kind = Word::Calls});
             one.heard.reset();
             return;
