@@ -23,6 +23,7 @@
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/parts.hpp"
+#include "base/user_memory.hpp"
 #include "carry/looking.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
@@ -70,6 +71,8 @@ constinit Link no_link{};
 // A doorbell that is counted arrives in this time, unless its sender has been stopped: that thread may be
 // waiting for a processor.
 constexpr microseconds waits_for_doorbell{100'000};
+// So often in a row a receive may find bytes in TCP and take none: others explain them at once.
+constexpr unsigned most_in_vain = 1000;
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 
@@ -95,14 +98,9 @@ private:
     std::size_t count_ = 0;
 };
 
-// Returns false for a null pointer and its like, and for addresses that no program has: the kernel's calls
-// refuse these.
 bool are_in_memory(Parts parts) {
-    constexpr std::uintptr_t first = 1U << 16;  // /proc/sys/vm/mmap_min_addr
-    constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
     return std::ranges::all_of(parts, [](const iovec &part) {
-        const auto begin = reinterpret_cast<std::uintptr_t>(part.iov_base);
-        return part.iov_len == 0 || (begin >= first && begin < end && part.iov_len <= end - begin);
+        return part.iov_len == 0 || base::may_be_memory(part.iov_base, part.iov_len);
     });
 }
 
@@ -643,6 +641,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     std::size_t done = 0;
     Nothing nothing;
     std::int64_t until = 0;  // of the wait for the peer's word
+    unsigned in_vain = 0;
     if (link()->state != Link::Open) {
         Meeting::used(*this, fd, 0);
     }
@@ -659,6 +658,12 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
             if (done == before && nothing.result > 0) {
                 done += take_unexplained(fd, parts, done, flags, nothing);
+                const bool is_in_vain = done == before && !is_mirrored() && waiting_bytes(fd, SIOCINQ) > 0;
+                in_vain = is_in_vain ? in_vain + 1 : 0;
+            }
+            if (in_vain > most_in_vain) {
+                give_up(fd);
+                nothing = {.is_final = true, .result = 0, .error = 0};
             }
             push();
             publish();
@@ -699,6 +704,17 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             end_sleep();
         }
     }
+}
+
+// With the lock of In. No peer that keeps the rules of the link sends such bytes.
+void Socket::give_up(int fd) {
+    BASE_LOG(Error, "descriptor %d: its peer counts other bytes than it sends: the connection is reset", fd);
+    lacks_bytes_ = true;
+    link()->ends[side_] = 1;
+    disconnect(fd);
+    int told = 0;  // the program is told by this library
+    socklen_t length = sizeof(told);
+    (void)LIBC(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &told, &length);
 }
 
 // A call that has bytes leaves an error of the connection to the next one. After the program's own
@@ -1302,6 +1318,12 @@ void Socket::was_disconnected() {
     const bool was_linked = is_linked();
     (void)end();
     if (was_linked) {
+        epolls::unlinked(*this);
+    }
+}
+
+void Socket::unlink() {
+    if (has_link_.exchange(false)) {
         epolls::unlinked(*this);
     }
 }

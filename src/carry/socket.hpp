@@ -184,6 +184,8 @@ public:
     // The program disconnects the socket (connect(2) with AF_UNSPEC), which is new for the kernel then.
     void before_disconnect();
     void was_disconnected();
+    // It stays in TCP, and the kernel's socket has all (is_kernels()): it has no link from here on.
+    void unlink();
     // An option of the kernel's socket does what the ring does not. A socket that is accepted inherits it
     // from its listener.
     void stay_for_option();
@@ -314,6 +316,7 @@ private:
     [[nodiscard]] bool may_lack_bytes() const;
     void lose_bytes();
     void reset();
+    void give_up(int fd);
     static void disconnect(int fd);
     [[nodiscard]] bool is_cut_off() const;
     // The word of an end, or what explains a byte, is on its way for so long at most: the device loses a peer

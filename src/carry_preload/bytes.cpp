@@ -12,6 +12,7 @@
 
 #include "base/interpose.hpp"
 #include "base/parts.hpp"
+#include "base/user_memory.hpp"
 #include "carry/sockets.hpp"
 #include "carry_preload/hand_over.hpp"
 
@@ -139,7 +140,8 @@ INTERPOSED(3, recvmsg)(int fd, msghdr *message, int flags) {
 // Does what recvmmsg(2) does. An error behind a message is left to the next call.
 INTERPOSED(5, recvmmsg)(int fd, mmsghdr *messages, unsigned count, int flags, timespec *timeout) {
     Socket *const socket = sockets.at(fd);
-    if (socket == nullptr || (timeout != nullptr && carry_preload::keep_in_tcp(*socket, fd))) {
+    if (socket == nullptr || !base::may_be_memory(messages, count * sizeof(*messages)) ||
+        (timeout != nullptr && carry_preload::keep_in_tcp(*socket, fd))) {
         return LIBC(recvmmsg)(fd, messages, count, flags, timeout);
     }
     unsigned done = 0;

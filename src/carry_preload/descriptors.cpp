@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry_preload/descriptors: closing, duplicating, fcntl(2) and ioctl(2).
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
@@ -27,11 +30,7 @@ using carry_preload::fresh;
 namespace {
 
 int close_any(int fd) {
-    const bool has_more_numbers = sockets.has_more_numbers(fd);
-    if (carry::epolls::concerns(fd, sockets.at(fd), has_more_numbers) && !base::is_in_parents_memory()) {
-        carry::epolls::closed(fd, has_more_numbers);
-    }
-    return sockets.close(fd, [fd] { return LIBC(close)(fd); });
+    return carry_preload::close_any(fd, [fd] { return LIBC(close)(fd); });
 }
 
 // The new number is fd's too. libc's streams use the lowest ones past this library.
@@ -105,6 +104,14 @@ int fcntl_of(Socket &socket, int fd, int command, void *argument) {
     return result;
 }
 
+void before_call(const base::SystemCall &call) {
+    const bool filters = call.number == SYS_seccomp ? call.arguments[0] <= SECCOMP_SET_MODE_FILTER
+                                                    : call.arguments[0] == PR_SET_SECCOMP;
+    if (filters) {
+        carry_preload::before_filter();
+    }
+}
+
 long system_call(const base::SystemCall &call) {
     switch (call.number) {
         case SYS_close:
@@ -114,6 +121,10 @@ long system_call(const base::SystemCall &call) {
         case SYS_accept4:
         case SYS_epoll_create1:
             return fresh(static_cast<int>(call.pass_on()));
+        case SYS_prctl:
+        case SYS_seccomp:
+            before_call(call);
+            return call.pass_on();
         default:
             return call.copies_process() ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
     }
@@ -145,6 +156,22 @@ NAMED(long, syscall, long number, ...) {
     const base::SystemCall call{number, list};
     va_end(list);
     return base::called_by_program([&] { return system_call(call); });
+}
+
+NAMED(int, prctl, int option, ...) {
+    va_list list;
+    va_start(list, option);
+    std::array<unsigned long, 4> rest;
+    for (unsigned long &one : rest) {
+        one = va_arg(list, unsigned long);
+    }
+    va_end(list);
+    return base::called_by_program([&] {
+        if (option == PR_SET_SECCOMP) {
+            carry_preload::before_filter();
+        }
+        return LIBC(prctl)(option, rest[0], rest[1], rest[2], rest[3]);
+    });
 }
 
 INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {

@@ -20,6 +20,7 @@
 
 #include "base/interpose.hpp"
 #include "carry/sockets.hpp"
+#include "carry_preload/fresh.hpp"
 #include "carry_preload/hand_over.hpp"
 
 using carry::Socket;
@@ -164,6 +165,17 @@ INTERPOSED(2, fdopen)(int fd, const char *mode) noexcept {
         }
     }
     return LIBC(fdopen)(fd, mode);
+}
+
+// What the stream still has goes out first.
+INTERPOSED(1, fclose)(FILE *stream) {
+    const auto by_libc = [stream] { return LIBC(fclose)(stream); };
+    const int fd = fileno(stream);
+    if (sockets.at(fd) == nullptr) {
+        return by_libc();
+    }
+    (void)std::fflush(stream);
+    return carry_preload::close_any(fd, by_libc);
 }
 
 INTERPOSED(3, vdprintf)(int fd, const char *format, va_list arguments) {

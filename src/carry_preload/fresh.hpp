@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// carry_preload/fresh: numbers that the program closed behind the library's back, by a raw system call for
-// instance.
+// carry_preload/fresh: numbers that are closed: by the program, or behind the library's back, by a raw system
+// call for instance.
 #pragma once
 
+#include "base/fork.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 
@@ -16,6 +17,17 @@ inline int fresh(int made) {
         carry::sockets.forget(made);
     }
     return made;
+}
+
+// Closes a descriptor of any kind by calling by_kernel().
+template <typename Close>
+int close_any(int fd, Close by_kernel) {
+    const bool has_more_numbers = carry::sockets.has_more_numbers(fd);
+    if (carry::epolls::concerns(fd, carry::sockets.at(fd), has_more_numbers) &&
+        !base::is_in_parents_memory()) {
+        carry::epolls::closed(fd, has_more_numbers);
+    }
+    return carry::sockets.close(fd, by_kernel);
 }
 
 }  // namespace carry_preload

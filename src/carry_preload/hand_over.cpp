@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -62,6 +63,25 @@ void hand_over_rights(const msghdr &message) {
             }
         }
     }
+}
+
+namespace {
+std::atomic<bool> filters{false};
+}  // namespace
+
+void before_filter() {
+    filters = true;
+    sockets.for_all([](int fd, Socket &socket) {
+        const bool was_linked = socket.is_linked();
+        if (keep_in_tcp(socket, fd) && was_linked) {
+            socket.before_shutdown();  // nobody says it later
+            socket.unlink();
+        }
+    });
+}
+
+bool has_filter() {
+    return filters.load(std::memory_order_relaxed);
 }
 
 bool is_pipe(int fd) {

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/interpose.hpp"
+#include "base/user_memory.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 #include "carry_preload/configuration.hpp"
@@ -31,12 +32,13 @@ constexpr int smc_over_inet6 = 1;
 bool is_tcp(int domain, int type, int protocol) {
     return (domain == AF_INET || domain == AF_INET6) &&
            (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
-           (protocol == 0 || protocol == IPPROTO_TCP) && carry_preload::carries(domain, type, protocol);
+           (protocol == 0 || protocol == IPPROTO_TCP) && !carry_preload::has_filter() &&
+           carry_preload::carries(domain, type, protocol);
 }
 
 // Takes a socket that accept(2) has made of the listener's connections.
 int accepted(int listener, int made, bool blocks) {
-    if (made >= 0 && sockets.at(listener) != nullptr) {
+    if (made >= 0 && sockets.at(listener) != nullptr && !carry_preload::has_filter()) {
         (void)fresh(made);
         sockets.made(made, Socket::Role::Accepted, blocks, sockets.at(listener)->is_smc());
         if (Socket *const socket = sockets.at(made);
@@ -66,9 +68,9 @@ std::optional<int> smc_value(int fd, int option) {
 // These options make the kernel's socket behave in a way that the ring does not.
 bool stays_with(int level, int option) {
     if (level == SOL_SOCKET) {
-        return option == SO_RCVLOWAT || option == SO_TIMESTAMP || option == SO_TIMESTAMPNS ||
-               option == SO_TIMESTAMPING || option == SO_ZEROCOPY || option == SO_TIMESTAMP_NEW ||
-               option == SO_TIMESTAMPNS_NEW || option == SO_TIMESTAMPING_NEW;
+        return option == SO_RCVLOWAT || option == SO_PEEK_OFF || option == SO_TIMESTAMP ||
+               option == SO_TIMESTAMPNS || option == SO_TIMESTAMPING || option == SO_ZEROCOPY ||
+               option == SO_TIMESTAMP_NEW || option == SO_TIMESTAMPNS_NEW || option == SO_TIMESTAMPING_NEW;
     }
     return level == IPPROTO_TCP && (option == TCP_ULP || option == TCP_INQ || option == TCP_REPAIR ||
                                     option == TCP_MD5SIG || option == TCP_NOTSENT_LOWAT);
@@ -101,8 +103,8 @@ INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) 
 // Who disconnects a socket may connect it again, to another peer.
 INTERPOSED(3, connect)(int fd, const sockaddr *address, socklen_t length) {
     Socket *const socket = sockets.at(fd);
-    if (socket == nullptr || address == nullptr || length < sizeof(address->sa_family) ||
-        address->sa_family != AF_UNSPEC) {
+    if (socket == nullptr || length < sizeof(address->sa_family) ||
+        !base::may_be_memory(address, sizeof(address->sa_family)) || address->sa_family != AF_UNSPEC) {
         return LIBC(connect)(fd, address, length);
     }
     socket->before_disconnect();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/interpose.hpp"
+#include "base/user_memory.hpp"
 #include "carry/high_number.hpp"
 #include "carry/looking.hpp"
 #include "carry/section.hpp"
@@ -42,6 +43,13 @@ std::optional<timespec> time_of(int milliseconds) {
 
 const timespec *pointer(const std::optional<timespec> &time) {
     return time ? &*time : nullptr;
+}
+
+// Returns none of what the kernel refuses.
+std::span<pollfd> in_memory(pollfd *entries, nfds_t count) {
+    constexpr nfds_t most = 1U << 30;
+    const bool may_be = count <= most && base::may_be_memory(entries, count * sizeof(pollfd));
+    return {entries, may_be ? count : 0};
 }
 
 bool is_valid(const timespec *timeout) {
@@ -142,7 +150,10 @@ private:
 // Returns nothing when no ring is concerned.
 std::optional<int> select_any(int count, const Sets &sets, const timespec *timeout,
                               const sigset_t *mask) try {
-    if (!carry::any_link() || count < 0) {
+    const bool are_in_memory = std::ranges::all_of(sets.sets, [](const fd_set *set) {
+        return set == nullptr || base::may_be_memory(set, sizeof(fd_mask));
+    });
+    if (!carry::any_link() || count < 0 || !are_in_memory) {
         return std::nullopt;
     }
     Entries held{sets, count};
@@ -169,7 +180,7 @@ std::optional<int> select_any(int count, const Sets &sets, const timespec *timeo
 template <typename Call>
 std::optional<int> wait_by_kernel(int epoll, epoll_event *events, int most, Call by_kernel) {
     const bool has_linked = carry::any_link() && carry::epolls::has_linked(epoll);
-    if (has_linked && most > 0 && events != nullptr) {
+    if (has_linked && most > 0 && base::may_be_memory(events, sizeof(epoll_event))) {
         return std::nullopt;
     }
     const int found = by_kernel();
@@ -183,7 +194,7 @@ std::optional<int> wait_by_kernel(int epoll, epoll_event *events, int most, Call
 }  // namespace
 
 INTERPOSED(3, poll)(pollfd *entries, nfds_t count, int timeout) {
-    const std::span all{entries, entries != nullptr ? count : 0};
+    const std::span all = in_memory(entries, count);
     if (!carry::any_link() || !carry::concern_a_ring(all)) {
         return LIBC(poll)(entries, count, timeout);
     }
@@ -197,7 +208,7 @@ INTERPOSED(4, __poll_chk)(pollfd *entries, nfds_t count, int timeout, size_t roo
 }
 
 INTERPOSED(4, ppoll)(pollfd *entries, nfds_t count, const timespec *timeout, const sigset_t *mask) {
-    const std::span all{entries, entries != nullptr ? count : 0};
+    const std::span all = in_memory(entries, count);
     if (!carry::any_link() || !is_valid(timeout) || !carry::concern_a_ring(all)) {
         return LIBC(ppoll)(entries, count, timeout, mask);
     }

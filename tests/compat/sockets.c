@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -27,6 +28,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -435,6 +437,28 @@ static void streams_of_stdio_use_sockets(void **state) {
     assert_int_equal(close(ends[1]), 0);
 }
 
+static void a_file_has_the_number_of_a_stream(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    assert_int_equal(send(ends[1], "unread", 6, 0), 6);
+    const int lower = dup(ends[1]); /* the listener's, which is lower */
+    FILE *const out = fdopen(ends[0], "w");
+    assert_non_null(out);
+    assert_int_equal(fputs("goes out", out) >= 0, 1);
+    assert_int_equal(fclose(out), 0);
+    char path[] = "/tmp/sockets.XXXXXX";
+    char bytes[8];
+    const int file = mkstemp(path);
+    assert_int_equal(file, ends[0]);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(read(file, bytes, sizeof(bytes)), 0);
+    assert_int_equal(recv(ends[1], bytes, sizeof(bytes), MSG_WAITALL), 8);
+    assert_memory_equal(bytes, "goes out", 8);
+    assert_int_equal(close(lower), 0);
+    close_pair(ends);
+}
+
 /* When the process has no descriptor behind FD_SETSIZE, select() does not touch that part of a set. */
 static void select_looks_as_far_as_the_last_descriptor(void **state) {
     (void)state;
@@ -703,6 +727,15 @@ static void calls_that_cannot_be_fail(void **state) {
     assert_fails(recvmsg(ends[1], &message, 0), EMSGSIZE);
     assert_fails(writev(ends[0], parts, 1025), EINVAL);
     assert_fails(readv(ends[1], parts, 1025), EINVAL);
+    void *volatile nowhere = NULL; /* so that the compiler does not know of it */
+    void *volatile one = (void *)(uintptr_t)1;
+    assert_fails(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, nowhere, sizeof(int)), EFAULT);
+    assert_fails(setsockopt(ends[0], IPPROTO_TCP, TCP_NODELAY, parts, (socklen_t)-1), EINVAL);
+    assert_fails(recvmmsg(ends[1], nowhere, 1, MSG_DONTWAIT, NULL), EFAULT);
+    assert_fails(poll(one, 1, 0), EFAULT);
+    assert_fails(ppoll(one, 1, &(struct timespec){.tv_sec = 0}, NULL), EFAULT);
+    assert_fails(select(ends[1] + 1, one, NULL, NULL, &(struct timeval){.tv_sec = 0}), EFAULT);
+    assert_fails(connect(ends[0], one, sizeof(struct sockaddr_in)), EFAULT);
     close_pair(ends);
 
     struct sockaddr_in address;
@@ -923,6 +956,54 @@ static void a_set_has_a_socket_exclusively(void **state) {
     }
     assert_int_equal(close(set), 0);
     close_pair(ends);
+}
+
+static void a_socket_is_peeked_at_from_an_offset(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    if (setsockopt(ends[1], SOL_SOCKET, SO_PEEK_OFF, &(int){0}, sizeof(int)) == 0) { /* from Linux 6.9 on */
+        char bytes[4];
+        assert_int_equal(send(ends[0], "123456", 6, 0), 6);
+        await(ends[1], POLLIN);
+        assert_int_equal(recv(ends[1], bytes, 3, MSG_PEEK), 3);
+        assert_memory_equal(bytes, "123", 3);
+        assert_int_equal(recv(ends[1], bytes, 3, MSG_PEEK), 3);
+        assert_memory_equal(bytes, "456", 3);
+    }
+    close_pair(ends);
+}
+
+/* From here on a system call that is not one of four ends the process. */
+static void a_filter_lets_read_and_write(void **state) {
+    (void)state;
+    int ends[2];
+    int filtered[2];
+    char byte = 0;
+    make_pair(ends);
+    assert_int_equal(pipe(filtered), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (close(ends[0]) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0) {
+            bool answers = write(filtered[1], &byte, 1) == 1;
+            while (answers && read(ends[1], &byte, 1) == 1 && write(ends[1], &byte, 1) == 1) {
+            }
+        }
+        (void)syscall(SYS_exit, 0);
+    }
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(filtered[1]), 0);
+    assert_int_equal(read(filtered[0], &byte, 1), 1);
+    assert_int_equal(close(filtered[0]), 0);
+    for (int i = 0; i < 100; ++i) {
+        assert_int_equal(send(ends[0], "!", 1, 0), 1);
+        assert_int_equal(recv(ends[0], &byte, 1, 0), 1);
+    }
+    assert_int_equal(close(ends[0]), 0);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* These are the kernel's alone. The kernel may not have the module of the first one. */
@@ -1166,6 +1247,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(streams_of_stdio_use_sockets),
+        cmocka_unit_test(a_file_has_the_number_of_a_stream),
         cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
         cmocka_unit_test(a_duplicate_that_cannot_be_made_closes_nothing),
         cmocka_unit_test(a_duplicate_takes_the_number_of_a_socket),
@@ -1184,6 +1266,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
         cmocka_unit_test(a_program_inherits_a_set),
         cmocka_unit_test(options_of_tcp_bring_a_connection_back),
+        cmocka_unit_test(a_socket_is_peeked_at_from_an_offset),
+        cmocka_unit_test(a_filter_lets_read_and_write),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[0]),

@@ -28,6 +28,7 @@
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
@@ -329,6 +330,12 @@ static void call_fdopen(void) {
     FILE *const stream = SUCCEEDS(fdopen(fd, "r"));
     assert_non_null(stream);
     assert_int_equal(fclose(stream), 0);
+}
+
+static void call_fclose(void) {
+    FILE *const stream = fdopen(dup(ends[0]), "w");
+    assert_non_null(stream);
+    SUCCEEDS(fclose(stream));
 }
 
 static void call_dprintf(void) {
@@ -666,6 +673,10 @@ static int end_at_once(void *argument) {
 static void call_clone(void) {
     static _Alignas(16) char stack[65536];
     ends_well(SUCCEEDS(clone(end_at_once, stack + sizeof(stack), SIGCHLD, NULL)));
+}
+
+static void call_prctl(void) {
+    SUCCEEDS(prctl(PR_GET_DUMPABLE));
 }
 
 static void call_pthread_setcanceltype(void) {

@@ -713,6 +713,60 @@ static void a_short_file_does_not_leave_memory(void **state) {
     close_pair(ends);
 }
 
+static in_port_t port_of(int fd) {
+    struct sockaddr_in own;
+    socklen_t size = sizeof(own);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &size), 0);
+    return ntohs(own.sin_port);
+}
+
+/* Returns the memory that the two ends share (carry/link.hpp); NULL when there is none. */
+static char *link_of(const int ends[2]) {
+    enum { of_first_port = 28, of_second_port = 52 };
+    const uint32_t one = port_of(ends[0]);
+    const uint32_t other = port_of(ends[1]);
+    FILE *const maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+    char *found = NULL;
+    assert_non_null(maps);
+    while (found == NULL && fgets(line, sizeof(line), maps) != NULL) {
+        if (strstr(line, "/memfd:rpma-carry") != NULL) {
+            char *const link = (char *)(uintptr_t)strtoull(line, NULL, 16);
+            uint32_t ports[2];
+            memcpy(&ports[0], link + of_first_port, sizeof(ports[0]));
+            memcpy(&ports[1], link + of_second_port, sizeof(ports[1]));
+            const bool is_theirs =
+                (ports[0] == one && ports[1] == other) || (ports[0] == other && ports[1] == one);
+            found = is_theirs ? link : NULL;
+        }
+    }
+    assert_int_equal(fclose(maps), 0);
+    return found;
+}
+
+/* A peer that counts fewer doorbells than it has rung for ends its own connection, and no call for ever. */
+static void a_peer_counts_wrongly(void **state) {
+    (void)state;
+    enum { of_direction = 4096, size_of_direction = 4096 + (256 << 10), doorbells = 24 };
+    int ends[2];
+    char byte = 0;
+    make_pair(ends);
+    if (in_the_memory && getenv("RPMA_CARRY_SHAKE") == NULL) {
+        char *const link = link_of(ends);
+        assert_non_null(link);
+        for (int side = 0; side < 2; ++side) {
+            _Atomic uint64_t *const count =
+                (_Atomic uint64_t *)(void *)(link + of_direction + side * size_of_direction + doorbells);
+            assert_true(*count > 0 && *count < 100);
+            *count = 0;
+        }
+        assert_int_equal(syscall(SYS_sendto, ends[0], "!", 1, 0, NULL, 0), 1);
+        assert_fails(recv(ends[1], &byte, 1, MSG_DONTWAIT), ECONNRESET);
+        assert_int_equal(recv(ends[1], &byte, 1, MSG_DONTWAIT), 0);
+    }
+    close_pair(ends);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -740,6 +794,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_vforked_child_of_one_closes_for_itself),
         cmocka_unit_test(a_child_ends),
         cmocka_unit_test(a_killed_process_resets),
+        cmocka_unit_test(a_peer_counts_wrongly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
