@@ -35,7 +35,7 @@ status '^holds *1 name, 2097152 bytes'
 
 # The status tells a person on call: the next push of this size has room, and after this one it has none.
 bounded "$rpma" push content "$address/other" >stdout 2>stderr || die "push"
-refused_with 6 'there is room for 0 bytes, and the largest of the newest contents has 1048576' "$rpma" status "$address"
+refused_with 6 "$address: room: there is room for 0 bytes, and the largest of the newest contents has 1048576" "$rpma" status "$address"
 refused_with 6 'there is room for 0 bytes' "$rpma" status "$address" --json
 grep -q '"reasons":\[{"kind":"room","name":null,' stdout || die "JSON: $(cat stdout)"
 [ ! -s server.err ] || ! grep -q status server.err || die "the server complains: $(cat server.err)"

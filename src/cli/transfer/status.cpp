@@ -151,9 +151,9 @@ Outcome<> status(const StatusOptions &options) {
     end_waits_on_signals();
     const Health health = TRY(ask_for_health(address, options.address, options.timeout_seconds));
     print_status(options, health);
-    return health.reasons.empty()
-               ? Outcome<>{}
-               : failed(Exit::Refused, "{}: {}", options.address, sentence_of(health.reasons));
+    return health.reasons.empty() ? Outcome<>{}
+                                  : failed(Exit::Refused, "{}: {}: {}", options.address,
+                                           shown(health.reasons.front().kind), sentence_of(health.reasons));
 }
 
 }  // namespace
