@@ -34,8 +34,9 @@ int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments);
 
 namespace {
 
-// The bytes leave the socket when they are in the pipe.
-ssize_t splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, unsigned flags) {
+// The bytes leave the socket when they are in the pipe. Returns nothing when the caller has to look again:
+// there is no link any more, or another thread was faster.
+std::optional<ssize_t> splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, unsigned flags) {
     std::array<char, PIPE_BUF> copies;
     pollfd room{.fd = pipe, .events = POLLOUT, .revents = 0};
     const bool waits = (flags & SPLICE_F_NONBLOCK) == 0 && (LIBC(fcntl)(pipe, F_GETFL) & O_NONBLOCK) == 0;
@@ -43,14 +44,29 @@ ssize_t splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, un
         errno = ready == 0 ? EAGAIN : errno;
         return -1;
     }
-    const iovec part{.iov_base = copies.data(), .iov_len = std::min(bytes, copies.size())};
-    const ssize_t found = socket.receive(fd, carry::Parts{&part, 1}, MSG_PEEK, [] { return ssize_t{0}; });
-    const ssize_t gone =
-        found > 0 ? LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(found)) : found;
-    if (gone > 0) {
-        socket.drop(fd, static_cast<std::size_t>(gone));
+    bool is_kernels = false;
+    const auto find = [&](std::size_t size, int how) {
+        const iovec part{.iov_base = copies.data(), .iov_len = size};
+        return socket.receive(fd, carry::Parts{&part, 1}, MSG_PEEK | how, [&is_kernels] {
+            is_kernels = true;
+            return ssize_t{0};
+        });
+    };
+    if (const ssize_t first = find(1, 0); first <= 0) {  // waits as long as the socket does
+        return is_kernels ? std::nullopt : std::optional{first};
     }
-    return gone;
+    return socket.alone([&]() -> std::optional<ssize_t> {
+        const ssize_t found =
+            LIBC(poll)(&room, 1, 0) > 0 ? find(std::min(bytes, copies.size()), MSG_DONTWAIT) : 0;
+        if (found <= 0) {
+            return std::nullopt;
+        }
+        const ssize_t gone = LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(found));
+        if (gone > 0) {
+            socket.drop(fd, static_cast<std::size_t>(gone));
+        }
+        return gone;
+    });
 }
 
 // A copy of so many bytes in the ring takes less time than a turn to TCP and back.
@@ -142,17 +158,22 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
     if (socket == nullptr) {
         return by_kernel();
     }
-    ssize_t moved = 0;
-    if (socket->receive_by_kernel(from, moved, by_kernel)) {
-        return moved;
-    }
     constexpr unsigned known = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
     const bool is_written = (LIBC(fcntl)(to, F_GETFL) & O_ACCMODE) != O_RDONLY;
-    if (bytes == 0 || from_offset != nullptr || to_offset != nullptr || (flags & ~known) != 0 ||
-        !is_written || !carry_preload::is_pipe(to)) {
-        return by_kernel();  // which says why not
+    const bool is_refused = bytes == 0 || from_offset != nullptr || to_offset != nullptr ||
+                            (flags & ~known) != 0 || !is_written || !carry_preload::is_pipe(to);
+    for (;;) {
+        ssize_t moved = 0;
+        if (socket->receive_by_kernel(from, moved, by_kernel)) {
+            return moved;
+        }
+        if (is_refused) {
+            return by_kernel();  // which says why not
+        }
+        if (const auto gone = splice_from_ring(*socket, from, to, bytes, flags)) {
+            return *gone;
+        }
     }
-    return splice_from_ring(*socket, from, to, bytes, flags);
 }
 
 // libc's streams read and write by calls that cannot be interposed.

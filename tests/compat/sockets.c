@@ -412,6 +412,59 @@ static void splices_between_pipes_and_sockets(void **state) {
     close_pair(ends);
 }
 
+struct splicing {
+    int fd;
+    uint64_t bytes;
+    uint64_t sum;
+};
+
+static void *splice_to_the_end(void *argument) {
+    struct splicing *const one = argument;
+    int pipes[2];
+    unsigned char bytes[4096];
+    ssize_t more = pipe(pipes);
+    while (more >= 0 && (more = splice(one->fd, NULL, pipes[1], NULL, sizeof(bytes), 0)) > 0) {
+        const ssize_t got = read(pipes[0], bytes, (size_t)more);
+        more = got == more ? got : -1;
+        for (ssize_t i = 0; i < got; ++i) {
+            one->sum += bytes[i];
+        }
+        one->bytes += (uint64_t)got;
+    }
+    close_pair(pipes);
+    return (void *)(intptr_t)more;
+}
+
+static void threads_splice_from_one_socket(void **state) {
+    (void)state;
+    enum { rounds = 5000 };
+    int ends[2];
+    make_pair(ends);
+    struct splicing all[2] = {{.fd = ends[1]}, {.fd = ends[1]}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(pthread_create(&threads[i], NULL, splice_to_the_end, &all[i]), 0);
+    }
+    unsigned char bytes[1000];
+    uint64_t sum = 0;
+    for (size_t round = 0; round < rounds; ++round) {
+        for (size_t i = 0; i < sizeof(bytes); ++i) {
+            bytes[i] = (unsigned char)((round * 31 + i * i) >> 3);
+            sum += bytes[i];
+        }
+        assert_int_equal(send(ends[0], bytes, sizeof(bytes), 0), sizeof(bytes));
+    }
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    for (int i = 0; i < 2; ++i) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(threads[i], &result), 0);
+        assert_null(result);
+    }
+    assert_int_equal(all[0].bytes + all[1].bytes, rounds * sizeof(bytes));
+    assert_int_equal(all[0].sum + all[1].sum, sum);
+    close_pair(ends);
+}
+
 static void streams_of_stdio_use_sockets(void **state) {
     (void)state;
     int ends[2];
@@ -1246,6 +1299,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_wait_needs_no_descriptor),
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
+        cmocka_unit_test(threads_splice_from_one_socket),
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(a_file_has_the_number_of_a_stream),
         cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
