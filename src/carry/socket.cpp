@@ -642,6 +642,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     Nothing nothing;
     std::int64_t until = 0;  // of the wait for the peer's word
     unsigned in_vain = 0;
+    std::int64_t slept_at = 0;  // when the first sleep began
     if (link()->state != Link::Open) {
         Meeting::used(*this, fd, 0);
     }
@@ -700,7 +701,13 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 nothing = {.is_final = true, .result = -1, .error = EINTR};
                 continue;
             }
-            nothing = begin_sleep(fd) ? sleep(fd, flags) : nothing;
+            const bool sleeps = begin_sleep(fd);
+            if (sleeps && slept_at == 0) {
+                slept_at = now();
+                nothing = sleep(fd, flags);
+            } else if (sleeps) {
+                nothing = sleep_on(fd, slept_at);
+            }
             end_sleep();
         }
     }
@@ -809,6 +816,27 @@ Socket::Nothing Socket::sleep(int fd, int flags) {
     char first = 0;
     const ssize_t result = LIBC(recv)(fd, &first, sizeof(first), MSG_PEEK | (flags & MSG_DONTWAIT));
     return {.is_final = result <= 0, .result = result, .error = result < 0 ? errno : 0};
+}
+
+// The same, where the call has slept before: its time-out is that of all its sleeps.
+Socket::Nothing Socket::sleep_on(int fd, std::int64_t began) {
+    timeval limit{};
+    socklen_t length = sizeof(limit);
+    (void)LIBC(getsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &length);
+    const auto time = std::chrono::seconds{limit.tv_sec} + microseconds{limit.tv_usec};
+    if (time == microseconds{0}) {
+        return sleep(fd, 0);
+    }
+    const std::chrono::nanoseconds left{began + std::chrono::nanoseconds{time}.count() - now()};
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+    const timespec rest{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+    pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = left.count() > 0 ? LIBC(ppoll)(&one, 1, &rest, nullptr) : 0;
+    if (ready <= 0) {
+        return {.is_final = true, .result = -1, .error = ready == 0 ? EAGAIN : errno};
+    }
+    const Nothing found = sleep(fd, MSG_DONTWAIT);
+    return found.error == EAGAIN ? Nothing{} : found;  // another thread was faster
 }
 
 std::uint64_t Socket::arrived() const {

@@ -359,6 +359,7 @@ private:
     [[nodiscard]] bool fails_with_kept_error();
     [[nodiscard]] bool comes_soon() const;
     [[nodiscard]] static Nothing sleep(int fd, int flags);
+    [[nodiscard]] static Nothing sleep_on(int fd, std::int64_t began);
     [[nodiscard]] static short events_now(int fd, short events);
     [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
     [[nodiscard]] ssize_t end_of_error(int error);

@@ -412,6 +412,38 @@ static void splices_between_pipes_and_sockets(void **state) {
     close_pair(ends);
 }
 
+struct dripping {
+    int fd;
+    atomic_bool is_over;
+};
+
+static void *drip(void *argument) {
+    struct dripping *const one = argument;
+    const struct timespec between = {.tv_nsec = 2000000};
+    while (!one->is_over && send(one->fd, "!", 1, 0) == 1) {
+        nanosleep(&between, NULL);
+    }
+    return NULL;
+}
+
+/* A call that waits for all has one time-out, which does not begin anew with each byte. */
+static void a_receive_of_all_has_one_time(void **state) {
+    (void)state;
+    static char bytes[1 << 20];
+    int ends[2];
+    make_pair(ends);
+    const struct timeval limit = {.tv_usec = 50000};
+    assert_int_equal(setsockopt(ends[1], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+    struct dripping one = {.fd = ends[0]};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, drip, &one), 0);
+    const ssize_t got = recv(ends[1], bytes, sizeof(bytes), MSG_WAITALL);
+    one.is_over = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(got > 0 && got < (ssize_t)sizeof(bytes));
+    close_pair(ends);
+}
+
 struct splicing {
     int fd;
     uint64_t bytes;
@@ -1300,6 +1332,7 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(threads_splice_from_one_socket),
+        cmocka_unit_test(a_receive_of_all_has_one_time),
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(a_file_has_the_number_of_a_stream),
         cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
