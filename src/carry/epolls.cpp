@@ -694,7 +694,9 @@ int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
     std::size_t count = take_from_rings(set, events);
     const bool wakes = set.is_member && count != 0;
     if (count < events.size()) {  // the kernel would tell of all at once
-        const int more = wait_in_kernel(set.epoll, events.subspan(count), &at_once, mask);
+        // A wait that finds something lets no signal through.
+        const int more =
+            wait_in_kernel(set.epoll, events.subspan(count), &at_once, count == 0 ? mask : nullptr);
         if (more < 0 && count == 0) {
             return -1;
         }

@@ -128,8 +128,10 @@ int wait_for(std::span<pollfd> entries, const timespec *timeout, const sigset_t 
     constexpr timespec at_once{};
     TimeLeft left{timeout};
     const Interruptions handlers;
+    // A wait that finds something lets no signal through.
     const auto ask_kernel = [&](const timespec *time) {
-        const int result = LIBC(ppoll)(entries.data(), entries.size(), time, mask);
+        const sigset_t *const lets_through = mask != nullptr && any_ready(entries) ? nullptr : mask;
+        const int result = LIBC(ppoll)(entries.data(), entries.size(), time, lets_through);
         return result < 0 ? result : settle(entries);
     };
     for (;;) {

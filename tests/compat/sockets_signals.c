@@ -62,6 +62,14 @@ static void a_wait_lets_signals_through(void **state) {
     assert_int_equal(raise(SIGUSR1), 0);
     assert_int_equal(ppoll(&entry, 1, &no_time, NULL), 0);
     assert_int_equal(signals, 4);
+    /* A wait that finds something lets none through. */
+    assert_int_equal(send(ends[0], "!", 1, 0), 1);
+    await(ends[1], POLLIN);
+    assert_int_equal(ppoll(&entry, 1, NULL, &before), 1);
+    FD_SET(ends[1], &set);
+    assert_int_equal(pselect(ends[1] + 1, &set, NULL, NULL, NULL, &before), 1);
+    assert_int_equal(epoll_pwait(epoll, &event, 1, -1, &before), 1);
+    assert_int_equal(signals, 4);
     assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
     assert_int_equal(signals, 5);
     assert_int_equal(close(epoll), 0);
