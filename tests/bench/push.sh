@@ -63,8 +63,10 @@ for folder in "$@"; do
     rpma_server=$server
     rsync_port=$(free_port)
     mkdir "$target/there"
-    printf 'use chroot = no\nport = %s\naddress = 127.0.0.1\n[there]\npath = %s\nread only = no\nuid = %s\ngid = %s\n' \
-        "$rsync_port" "$target/there" "$(id -u)" "$(id -g)" >"$work/rsyncd.conf"
+    printf 'use chroot = no\nport = %s\naddress = 127.0.0.1\n[there]\npath = %s\nread only = no\n' \
+        "$rsync_port" "$target/there" >"$work/rsyncd.conf"
+    # Only root's daemon becomes another user, who does not reach the folder; others may not name a user.
+    [ "$(id -u)" -ne 0 ] || printf 'uid = 0\ngid = 0\n' >>"$work/rsyncd.conf"
     begin_server "$rsync_port" rsync --daemon --no-detach --config="$work/rsyncd.conf"
     daemon=$server server=$rpma_server
     mirror() { rsync --inplace --fsync --no-whole-file --ignore-times "$source/file" "rsync://127.0.0.1:$rsync_port/there/"; }

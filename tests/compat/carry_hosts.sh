@@ -8,16 +8,9 @@ tests=$(realpath "$(dirname "$0")/..")
 within_namespaces --net --mount -- "$@"
 # shellcheck source=sockets.bash
 . "$tests/compat/sockets.bash" "$1" python3 ip
-# /etc has the files of this test in its own mount namespace.
-mkdir etc
-if ! { mount -t tmpfs tmpfs etc && mkdir etc/upper etc/work &&
-    mount -t overlay overlay -o "lowerdir=/etc,upperdir=$PWD/etc/upper,workdir=$PWD/etc/work" /etc; }; then
-    echo 'SKIPPED, nothing was tested: this kernel mounts nothing over /etc'
-    exit 77
-fi
-umount -l etc # the overlay keeps it
-mkdir -p /etc/rdma/rsocket
-rm -f /etc/rdma/rsocket/*
+# /etc/rdma has the files of this test in its own mount namespace.
+mount -t tmpfs tmpfs /etc/rdma || { echo 'SKIPPED, nothing was tested: no folder /etc/rdma, which rdma-core has'; exit 77; }
+mkdir /etc/rdma/rsocket
 
 cat >echo.py <<'END'
 import socket, sys

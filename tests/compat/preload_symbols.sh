@@ -36,7 +36,7 @@ exported() {  # exported LIBRARY: NAME@@NODE, NAME@NODE or NAME, one a line
         sed 's/@@IBVERBS_PRIVATE_.*//' | LC_ALL=C sort
 }
 installed() {
-    ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
+    /sbin/ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }'
 }
 
 grep -v '^#' "$known" >"$work/real"

@@ -6,7 +6,7 @@
 # It prints one line a pair, then the results of librpma's tests of such operations. It ends with 0 when all are ok.
 set -u
 newer=$1 build=$(realpath "$2") here=$(dirname "$(realpath "$0")")
-system=$(realpath "$(ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')")
+system=$(realpath "$(/sbin/ldconfig -p | awk '/libc\.so\.6 .*x86-64/ { print $NF; exit }')")
 system=${system%/*}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,7 +6,7 @@
 #   stream_cost.sh BUILD [MESSAGES]
 set -u
 program=$1/bench/bench_stream_cost messages=${2:-100} bound=1.00
-theirs=$(ldconfig -p | awk '/librdmacm\.so\.1 /{ print $NF; exit }')
+theirs=$(/sbin/ldconfig -p | awk '/librdmacm\.so\.1 /{ print $NF; exit }')
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export RPMA_DEVICE=kernel LD_BIND_NOW=1
