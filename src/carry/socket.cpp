@@ -71,7 +71,7 @@ constinit Link no_link{};
 // A doorbell that is counted arrives in this time, unless its sender has been stopped: that thread may be
 // waiting for a processor.
 constexpr microseconds waits_for_doorbell{100'000};
-// So often in a row a receive may find bytes in TCP and take none: others explain them at once.
+// A receive finds bytes in TCP, and takes none, so often in a row at most: a sender explains them at once.
 constexpr unsigned most_in_vain = 1000;
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
@@ -990,9 +990,7 @@ std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
         (void)drop_all_doorbells(fd);
         return 0;
     }
-    if ((flags & MSG_TRUNC) == 0) {
-        copy_from_ring(parts, skip, bytes);
-    }
+    copy_from_ring(parts, skip, bytes, flags);
     in_.count.fetch_add(bytes, std::memory_order_relaxed);
     in_.taken.store(in_.taken + bytes, std::memory_order_relaxed);
     from_peer().taken.store(in_.taken, std::memory_order_release);
@@ -1013,15 +1011,11 @@ std::size_t Socket::peek(int fd, Parts parts, int flags) {
             return bytes;
         }
         const std::uint64_t behind = std::min<std::uint64_t>(in_ring(in_.turn + 1), most - bytes);
-        if ((flags & MSG_TRUNC) == 0) {
-            copy_from_ring(parts, bytes, behind);  // NOLINT(readability-suspicious-call-argument)
-        }
+        copy_from_ring(parts, bytes, behind, flags);  // NOLINT(readability-suspicious-call-argument)
         return bytes + behind;
     }
     const std::uint64_t bytes = std::min<std::uint64_t>(in_ring(in_.turn), most);
-    if ((flags & MSG_TRUNC) == 0) {
-        copy_from_ring(parts, 0, bytes);
-    }
+    copy_from_ring(parts, 0, bytes, flags);
     const bool is_last = bytes == left_of(in_.turn);
     return (bytes == 0 || is_last) && drop_all_doorbells(fd) && is_last
                ? bytes + take_from_tcp(fd, parts, bytes, flags, in_.turn + 1)
@@ -1076,7 +1070,11 @@ std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int 
     return bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
-void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const {
+// With MSG_TRUNC the program drops the bytes.
+void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, int flags) const {
+    if ((flags & MSG_TRUNC) != 0) {
+        return;
+    }
     const Direction &direction = from_peer();
     const std::uint64_t position = in_.taken - direction.origin.load(std::memory_order_relaxed);
     base::for_pieces(parts, skip, bytes, [&](std::span<std::byte> piece, std::size_t before) {
@@ -1273,6 +1271,14 @@ void Socket::give_away(int fd) {
     }
 }
 
+// Tells the peer that this end is about to reset the connection, unless it has told how it closes.
+void Socket::say_reset() {
+    link()->ends[side_] = 1;
+    std::uint32_t unsaid = Link::NotClosed;
+    (void)link()->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
+    push();
+}
+
 // Without the unread bytes of the ring the kernel's socket has a gap, for whoever reads it past this library.
 // So both ends find the reset, as in TCP when a process ends that has not read all.
 void Socket::cut(int fd) {
@@ -1282,10 +1288,7 @@ void Socket::cut(int fd) {
     BASE_LOG(Error,
              "descriptor %d: its next reader would not get %zu bytes of the ring: the connection is reset",
              fd, std::size_t{in_memory()});
-    link()->ends[side_] = 1;
-    std::uint32_t unsaid = Link::NotClosed;
-    (void)link()->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
-    push();
+    say_reset();
     disconnect(fd);
 }
 
@@ -1335,10 +1338,7 @@ void Socket::before_disconnect() {
     will_stay("the program has disconnected it");
     const Inside inside{*this};
     if (is_linked()) {
-        link()->ends[side_] = 1;
-        std::uint32_t unsaid = Link::NotClosed;
-        (void)link()->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
-        push();
+        say_reset();
     }
 }
 

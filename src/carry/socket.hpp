@@ -393,6 +393,7 @@ private:
     [[nodiscard]] std::uint64_t unread_in_tcp(int fd) const;
     [[nodiscard]] bool drop_all_doorbells(int fd);
     [[nodiscard]] bool drops_doorbells_in_time(int fd);
+    void say_reset();
     void cut(int fd);
     [[nodiscard]] bool may_drop_doorbells();
     [[nodiscard]] std::size_t take(int fd, Parts parts, std::size_t skip, int flags);
@@ -401,7 +402,7 @@ private:
                                             std::uint32_t turn);
     [[nodiscard]] std::size_t take_unexplained(int fd, Parts parts, std::size_t skip, int flags,
                                                Nothing &nothing);
-    void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes) const;
+    void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, int flags) const;
 
     Out out_;
     In in_;

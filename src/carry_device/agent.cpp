@@ -679,7 +679,7 @@ private:
         }
     }
     // All its answers name the same bytes, and the same random number: the asker takes any of them.
-    // Who could have a part proven would find out one byte after another.
+    // An asker that could have a part proven would find out one byte after another.
     void answers(One &one) {
         const Here &here = *here_at(one.connection.ends[0]);
         const Lengths all = one.beginning.lengths();

@@ -67,8 +67,25 @@ ssize_t send_one(Socket &socket, int fd, const void *bytes, std::size_t size, in
     return socket.send(fd, Parts{&part, 1}, flags, by_kernel);
 }
 
-// What preadv2(2) and pwritev2(2) do as recv(2) and send(2) do: the flag of one that stands for that of the
-// other. Of a socket the kernel takes no notice of some, and refuses all others.
+// read(2) and its like wait for nothing where they read nothing.
+template <typename Call>
+ssize_t receive_parts(int fd, const iovec *parts, std::size_t count, int flags, Call by_kernel) {
+    Socket *const socket = sockets.at(fd);
+    return socket == nullptr || is_refused(parts, count) || base::size_of(parts_of(parts, count)) == 0
+               ? by_kernel()
+               : socket->receive(fd, parts_of(parts, count), flags, by_kernel);
+}
+
+template <typename Call>
+ssize_t send_parts(int fd, const iovec *parts, std::size_t count, int flags, Call by_kernel) {
+    Socket *const socket = sockets.at(fd);
+    return socket == nullptr || is_refused(parts, count)
+               ? by_kernel()
+               : socket->send(fd, parts_of(parts, count), flags, by_kernel);
+}
+
+// Returns the flags of recv(2) and send(2) that do what these flags of preadv2(2) and pwritev2(2) do. The
+// kernel ignores some for a socket, and refuses those for which nothing is returned.
 std::optional<int> message_flags(int flags) {
     constexpr int without_effect = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND;
     return (flags & ~(without_effect | RWF_NOWAIT)) == 0
@@ -88,24 +105,17 @@ INTERPOSED(3, read)(int fd, void *bytes, size_t size) {
 }
 
 INTERPOSED(3, readv)(int fd, const iovec *parts, int count) {
-    const auto by_kernel = [&] { return LIBC(readv)(fd, parts, count); };
-    Socket *const socket = sockets.at(fd);
-    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count)) ||
-                   base::size_of(parts_of(parts, static_cast<std::size_t>(count))) == 0
-               ? by_kernel()
-               : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
+    return receive_parts(fd, parts, static_cast<std::size_t>(count), 0,
+                         [&] { return LIBC(readv)(fd, parts, count); });
 }
 
-// Another offset is none of a socket's.
+// A socket has no other offset.
 INTERPOSED(5, preadv2)(int fd, const iovec *parts, int count, off_t offset, int flags) {
     const auto by_kernel = [&] { return LIBC(preadv2)(fd, parts, count, offset, flags); };
-    Socket *const socket = sockets.at(fd);
     const auto wanted = message_flags(flags);
-    return socket == nullptr || offset != -1 || !wanted ||
-                   is_refused(parts, static_cast<std::size_t>(count)) ||
-                   base::size_of(parts_of(parts, static_cast<std::size_t>(count))) == 0
+    return offset != -1 || !wanted
                ? by_kernel()
-               : socket->receive(fd, parts_of(parts, static_cast<std::size_t>(count)), *wanted, by_kernel);
+               : receive_parts(fd, parts, static_cast<std::size_t>(count), *wanted, by_kernel);
 }
 
 EXPORTED [[gnu::alias("preadv2")]] ssize_t preadv64v2(int fd, const iovec *parts, int count, off64_t offset,
@@ -181,20 +191,16 @@ INTERPOSED(3, write)(int fd, const void *bytes, size_t size) {
 }
 
 INTERPOSED(3, writev)(int fd, const iovec *parts, int count) {
-    const auto by_kernel = [&] { return LIBC(writev)(fd, parts, count); };
-    Socket *const socket = sockets.at(fd);
-    return socket == nullptr || is_refused(parts, static_cast<std::size_t>(count))
-               ? by_kernel()
-               : socket->send(fd, parts_of(parts, static_cast<std::size_t>(count)), 0, by_kernel);
+    return send_parts(fd, parts, static_cast<std::size_t>(count), 0,
+                      [&] { return LIBC(writev)(fd, parts, count); });
 }
 
 INTERPOSED(5, pwritev2)(int fd, const iovec *parts, int count, off_t offset, int flags) {
     const auto by_kernel = [&] { return LIBC(pwritev2)(fd, parts, count, offset, flags); };
-    Socket *const socket = sockets.at(fd);
     const auto wanted = message_flags(flags);
-    return socket == nullptr || offset != -1 || !wanted || is_refused(parts, static_cast<std::size_t>(count))
+    return offset != -1 || !wanted
                ? by_kernel()
-               : socket->send(fd, parts_of(parts, static_cast<std::size_t>(count)), *wanted, by_kernel);
+               : send_parts(fd, parts, static_cast<std::size_t>(count), *wanted, by_kernel);
 }
 
 EXPORTED [[gnu::alias("pwritev2")]] ssize_t pwritev64v2(int fd, const iovec *parts, int count, off64_t offset,

@@ -188,7 +188,7 @@ INTERPOSED(2, fdopen)(int fd, const char *mode) noexcept {
     return LIBC(fdopen)(fd, mode);
 }
 
-// What the stream still has goes out first.
+// The library sends what the stream still has before it takes the number away.
 INTERPOSED(1, fclose)(FILE *stream) {
     const auto by_libc = [stream] { return LIBC(fclose)(stream); };
     const int fd = fileno(stream);

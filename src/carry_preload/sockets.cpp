@@ -38,16 +38,16 @@ bool is_tcp(int domain, int type, int protocol) {
 
 // Takes a socket that accept(2) has made of the listener's connections.
 int accepted(int listener, int made, bool blocks) {
-    if (made >= 0 && sockets.at(listener) != nullptr && !carry_preload::has_filter()) {
-        (void)fresh(made);
-        sockets.made(made, Socket::Role::Accepted, blocks, sockets.at(listener)->is_smc());
-        if (Socket *const socket = sockets.at(made);
-            socket != nullptr && sockets.at(listener)->stays_for_option()) {
-            socket->stay_for_option();
-        }
+    (void)fresh(made);
+    const Socket *const parent = sockets.at(listener);
+    if (made < 0 || parent == nullptr || carry_preload::has_filter()) {
         return made;
     }
-    return fresh(made);
+    sockets.made(made, Socket::Role::Accepted, blocks, parent->is_smc());
+    if (Socket *const socket = parent->stays_for_option() ? sockets.at(made) : nullptr; socket != nullptr) {
+        socket->stay_for_option();
+    }
+    return made;
 }
 
 // Returns the value of an option of level SOL_SOCKET that is another one than that of the kernel's socket.
@@ -100,7 +100,7 @@ INTERPOSED(4, accept4)(int fd, sockaddr *address, socklen_t *length, int flags) 
     return accepted(fd, LIBC(accept4)(fd, address, length, flags), (flags & SOCK_NONBLOCK) == 0);
 }
 
-// Who disconnects a socket may connect it again, to another peer.
+// A program that disconnects a socket may connect it to another peer.
 INTERPOSED(3, connect)(int fd, const sockaddr *address, socklen_t length) {
     Socket *const socket = sockets.at(fd);
     if (socket == nullptr || length < sizeof(address->sa_family) ||
