@@ -30,17 +30,10 @@ PATH=$PATH:/usr/sbin
 . "$here/../compat/sockets.bash" "$build/bin/rpma" python3
 there=() # what a client's command begins with
 if [ -n "$hosts" ]; then
-    ip link set lo up
-    unshare --net sleep infinity &
-    background+=($!)
-    until [ "$(readlink "/proc/$!/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
-    there=(nsenter --net="/proc/$!/ns/net")
-    ip link add veth0 type veth peer name veth1 netns "$!"
+    another_host
+    background+=("$other")
+    link_hosts
     address=192.0.2.1
-    ip address add $address/24 dev veth0
-    ip link set veth0 up
-    "${there[@]}" ip address add 192.0.2.2/24 dev veth1
-    "${there[@]}" ip link set veth1 up
 fi
 kept=${#background[@]} # processes that serve every program
 pairs=${PAIRS:-$([ -n "$quick" ] && echo 1 || echo 9)}

@@ -33,18 +33,9 @@ while not os.path.exists(sys.argv[3]) and asked != int(sys.argv[4]):
     assert got == said, got
     asked += 1
 END
-# The other host is a process that stays in its namespace. "${there[@]}" COMMAND... runs there.
-unshare --net sleep infinity &
-other=$!
+another_host
 background+=("$other")
-until [ "$(readlink "/proc/$other/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
-there=(nsenter --net="/proc/$other/ns/net")
-ip link add veth0 type veth peer name veth1 || { echo 'SKIPPED, nothing was tested: this kernel makes no veth pair'; exit 77; }
-ip link set veth1 netns "$other"
-ip address add 192.0.2.1/24 dev veth0
-"${there[@]}" ip address add 192.0.2.2/24 dev veth1
-for interface in lo veth0; do ip link set "$interface" up; done
-for interface in lo veth1; do "${there[@]}" ip link set "$interface" up; done
+link_hosts
 
 # is_over: `rpma sockets` lists a connection to $port that has left TCP, perhaps for a moment.
 is_over() {

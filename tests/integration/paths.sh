@@ -21,14 +21,12 @@ RANDOM=${seed:-1}
 export SOFTRDMA_MPTCP=on
 
 # The server's namespace; this is the client's. A network N has the addresses 10.77.N.1 here and 10.77.N.2 there.
-unshare --net sleep infinity &
-there=$!
-helpers+=($there)
-until [ "$(readlink /proc/$there/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
-at_server=(nsenter --net=/proc/$there/ns/net)
+another_host
+helpers+=("$other")
+at_server=("${there[@]}")
 for number in 1 2; do
     ip link add near$number address 02:00:00:00:0$number:01 type veth peer name far$number \
-        address 02:00:00:00:0$number:02 netns $there ||
+        address 02:00:00:00:0$number:02 netns "$other" ||
         { echo 'SKIPPED, nothing was tested: no pairs of veth here'; exit 77; }
     ip address add 10.77.$number.1/24 dev near$number
     "${at_server[@]}" ip address add 10.77.$number.2/24 dev far$number
@@ -116,7 +114,7 @@ push_through() {
     shift
     local step=$((mib / (2 * $# + 1)))
     head -c "${mib}M" /dev/urandom >content
-    printf '#!/bin/sh\nexec nsenter --net=/proc/%s/ns/net "%s" "$@"\n' $there "$rpma" >there
+    printf '#!/bin/sh\nexec nsenter --net=/proc/%s/ns/net "%s" "$@"\n' "$other" "$rpma" >there
     chmod +x there
     rpma=$PWD/there
     listen_on=0.0.0.0
