@@ -122,7 +122,6 @@ public:
     [[nodiscard]] bool has(const std::string &name) const { return contents_of(name).has_value(); }
     // Returns why no push is taken; empty when one is.
     [[nodiscard]] std::string why_no_push() const;
-    [[nodiscard]] std::string why_not_writable() const;
     // Returns the content that stays after a push without a commit, for a message, with the fault that the
     // last look at its file found. Looks at no file.
     [[nodiscard]] std::string what_stays(const std::string &name) const;
@@ -159,6 +158,7 @@ public:
     [[nodiscard]] std::string list(const std::string &name) const;
 
 private:
+    [[nodiscard]] std::string why_not_writable() const;
     struct Name {
         std::map<std::uint64_t, Entry> contents;  // by sequence
         std::uint64_t last = 0;                   // the highest sequence that was used
