@@ -46,6 +46,8 @@ namespace carry {
 struct Meeting::Slot {
     std::atomic<std::uint64_t> name;   // of the connection and the side; 0: free
     std::atomic<std::uint64_t> place;  // of the link that the other end has made: process and descriptor
+
+    void free_from(std::uint64_t own) { (void)name.compare_exchange_strong(own, 0); }
 };
 
 struct Meeting::Table {
@@ -55,11 +57,13 @@ struct Meeting::Table {
 
     [[nodiscard]] Slot *find(std::uint64_t name) { return first(name, name); }
     // Returns a slot that has this name now, perhaps instead of the name of an end that is gone: also of one
-    // whose connection had the same addresses.
+    // whose connection had the same addresses. Where no slot is free the next one is taken each time, so that
+    // two ends that want the same slot do not take it from each other for ever.
     [[nodiscard]] Slot &put(std::uint64_t name) {
+        static std::atomic<std::size_t> next{0};
         Slot *slot = first(name, name);
         slot = slot != nullptr ? slot : first(name, 0);
-        slot = slot != nullptr ? slot : &slots[index(name, name >> 32)];
+        slot = slot != nullptr ? slot : &slots[index(name, next.fetch_add(1, std::memory_order_relaxed))];
         slot->name.store(0);
         slot->place.store(0);
         slot->name.store(name);
@@ -373,17 +377,20 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             if (socket.is_far_) {
                 return find_mirror(socket, fd);
             }
-            const Slot &own = table.slots[socket.slot_];
-            if (own.name != name_of(socket.connection_, side)) {
+            Slot &own = table.slots[socket.slot_];
+            const std::uint64_t name = name_of(socket.connection_, side);
+            if (own.name != name) {
                 socket.meeting_state_ = None;
                 return false;
             }
             if (const std::uint64_t place = own.place; place != 0) {
+                own.free_from(name);
                 return join(socket, fd, place);
             }
             // Both ends may have come first. Then the end of side 0 makes the link.
             Slot *const other = side == 0 ? table.find(name_of(socket.connection_, 1)) : nullptr;
             if (other != nullptr) {
+                own.free_from(name);
                 return offer(socket, *other);
             }
             return ++socket.looks_ % looks_in_row != 0;
@@ -547,8 +554,7 @@ void Meeting::give_up(Socket &socket) {
         }
     } else if (socket.meeting_state_ == Waiting) {
         if (Table *const table = Tables::own(); table != nullptr) {
-            std::uint64_t own = name_of(socket.connection_, socket.side_);
-            (void)table->slots[socket.slot_].name.compare_exchange_strong(own, 0);
+            table->slots[socket.slot_].free_from(name_of(socket.connection_, socket.side_));
         }
     } else if (socket.meeting_state_ == Offering && !socket.is_linked()) {
         (void)munmap(std::exchange(socket.offered_, nullptr), sizeof(Link));
