@@ -24,10 +24,9 @@
 #include "base/fd.hpp"
 #include "base/origin.hpp"
 #include "cli/peer.hpp"
-#include "cli/perf/perf_server.hpp"
 #include "cli/protocol/protocol.hpp"
 #include "cli/random_number.hpp"
-#include "cli/serve/answers.hpp"
+#include "cli/serve/client.hpp"
 #include "cli/serve/metrics.hpp"
 #include "cli/serve/permissions.hpp"
 #include "cli/store/storage.hpp"
@@ -90,80 +89,6 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
 
-    // A place where clients connect, which it outlives.
-    struct Port {
-        Address address;
-        std::shared_ptr<const DevicePeer> device;
-        PerfServer perf;
-        Endpoint endpoint;
-        int fd = -1;
-        Port(Address at, DevicePeer owned, Store &store)
-            : address{std::move(at)},
-              device{std::make_shared<const DevicePeer>(std::move(owned))},
-              perf{store, *device} {}
-    };
-    // The members are destroyed in the reverse order.
-    struct Client {
-        std::uint64_t number = 0;
-        std::shared_ptr<Port> port;
-        Mode mode{};
-        std::string name;            // of the contents that it is about
-        std::uint64_t sequence = 0;  // of the content that it pulls
-        bool admitted = false;       // otherwise it only gets the reason of the refusal
-        bool established = false;
-        bool committing = false;
-        bool tells = false;  // it is told the status, and has no place of those that are admitted
-        bool has_looked = false;
-        bool has_reserved = false;
-        bool has_tagged = false;
-        bool store_refused = false;
-        // The requests of this client that storage has, without Stores.
-        std::size_t asks = 0;
-        std::optional<Clock::time_point> looks;  // storage has its look, since then
-        std::uint64_t look_place = 0;            // of its request
-        // Why its push cannot commit, since storage said so.
-        const char *trouble = nullptr;
-        std::string trouble_text;
-        Who who;
-        base::Origin origin{};
-        // The port's. A push on a kernel's device has one of its own: nobody else's queue pair shares its
-        // protection domain.
-        std::shared_ptr<const DevicePeer> device;
-        Clock::time_point begun;
-        Clock::time_point active;
-        // It waits for storage, since then, or since it was active last.
-        std::optional<Clock::time_point> waits;
-        Clock::time_point answered;      // storage has answered it last
-        Clock::duration held_up{};       // by storage that took long to answer, before that
-        std::shared_ptr<Upload> upload;  // of a push
-        Memory window;                   // of a push
-        std::uint64_t put = 0;           // the bytes that it said to have put there
-        std::uint64_t asked = 0;         // the end of what it asked to have stored
-        std::uint64_t stored = 0;        // the end of what was stored
-        std::uint64_t counted = 0;       // those that were stored at its last progress
-        Mapping memory;                  // requests, and answers after them
-        LocalRegion messages;
-        std::vector<LocalRegion> regions;  // what it may read or write
-        // The memory in which it measures. While a connection that wrote there exists, the end of the region
-        // waits for storage.
-        std::shared_ptr<PerfArea> area;
-        Connection connection;
-        PerfClient perf;
-        std::unique_ptr<PullAnswers> pull;
-        // Returns whether a call on its connection may have to wait for storage: a peer reads or writes
-        // memory of a file. The server's thread makes none.
-        [[nodiscard]] bool may_wait() const { return pull != nullptr || mode == Mode::MeasureDurable; }
-        [[nodiscard]] Messages where() const { return {memory.bytes(), messages.get()}; }
-
-        void be_active();
-        // The time for which it waits for storage is none for which it is idle. One whose bytes were refused
-        // could have more refused without end, so it does not wait for that.
-        void find_whether_it_waits();
-        // Returns for how long storage holds it up that takes long to answer.
-        [[nodiscard]] Clock::duration is_held_up() const;
-        // Returns how many bytes of a push have room and are not stored.
-        [[nodiscard]] std::uint64_t reserved() const;
-    };
     // Storage has opened this for a client that asks to connect.
     struct Opened {
         Outcome<Download> download = Download{};

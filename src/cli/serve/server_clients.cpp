@@ -110,8 +110,8 @@ std::string Server::why_full(const Client &client) const {
         same += arrival.client.origin == client.origin ? 1 : 0;
     }
     for (const auto &[fd, other] : clients_) {
-        all += other.admitted ? 1 : 0;
-        same += other.admitted && other.origin == client.origin ? 1 : 0;
+        all += other.is_admitted() ? 1 : 0;
+        same += other.is_admitted() && other.origin == client.origin ? 1 : 0;
     }
     const std::string from =
         client.who.host + (client.who.host.contains(':') ? " and its network of 64 bits" : "");
@@ -239,7 +239,7 @@ Offer Server::answer(Arrival &arrival) {
 
 // Returns the server's part of the status.
 Health Server::health() const {
-    const auto admitted = [](const auto &entry) { return entry.second.admitted; };
+    const auto admitted = [](const auto &entry) { return entry.second.is_admitted(); };
     Health health;
     health.version = RPMA_VERSION;
     health.uptime_seconds = seconds_since(begun_);
@@ -300,15 +300,15 @@ Outcome<Offer> Server::offer(Arrival &arrival) {
     }
     TRY(prepare_messages(request, client));
     if (hello.mode == Mode::Push) {
-        client.upload = TRY(store_.upload(hello.name));
-        offer.sequence = client.upload->sequence();
-        offer.tag = client.upload->newest_tag();
         auto window = std::make_shared<Mapping>(window_size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
         if (!*window) {
             return failed("cannot allocate memory: {}", errno_text(errno));
         }
-        client.window = {window->bytes(), window};
-        TRY(give(request, client, client.window, RPMA_MR_USAGE_WRITE_DST, offer));
+        const Memory memory{window->bytes(), window};
+        client.push = std::make_unique<Push>(TRY(store_.upload(hello.name)), memory);
+        offer.sequence = client.push->upload()->sequence();
+        offer.tag = client.push->upload()->newest_tag();
+        TRY(give(request, client, memory, RPMA_MR_USAGE_WRITE_DST, offer));
         return offer;
     }
     if (hello.mode == Mode::List && !hello.name.empty() && !store_.has(hello.name)) {
@@ -363,19 +363,19 @@ Outcome<> Server::prepare_messages(rpma_conn_req *request, Client &client) const
 // unless it is slow; its origin alone can be the reason.
 void Server::make_room_for_refused() {
     base::Shares shares;
-    const auto was_refused = [](const auto &entry) { return !entry.second.admitted; };
+    const auto was_refused = [](const auto &entry) { return !entry.second.is_admitted(); };
     if (std::cmp_less(std::ranges::count_if(clients_, was_refused), limits_.refused)) {
         return;
     }
     for (const auto &[fd, client] : clients_) {
-        if (!client.admitted) {
+        if (!client.is_admitted()) {
             shares.add(client.origin);
         }
     }
     const std::size_t most = shares.most();
     int oldest = -1;
     for (const auto &[fd, client] : clients_) {
-        if (!client.admitted && shares.of(client.origin) == most &&
+        if (!client.is_admitted() && shares.of(client.origin) == most &&
             (oldest < 0 || client.number < clients_.at(oldest).number)) {
             oldest = fd;
         }
@@ -390,7 +390,8 @@ void Server::admit(Client client, ConnectionRequest request, const Hello &hello)
     client.number = ++last_number_;
     client.mode = hello.mode;
     client.name = hello.name;
-    client.begun = client.active = Clock::now();
+    client.begun = Clock::now();
+    client.activity.be_active();
     client.device = client.port->device;
     if (hello.mode == Mode::Push && !client.device->is_soft) {
         auto own = open_peer(client.port->address, RPMA_UTIL_IBV_CONTEXT_LOCAL);
@@ -486,9 +487,10 @@ Server::Clock::duration Server::refuse_late_arrivals() {
 void Server::accept(Arrival arrival, const Offer &offer) {
     Client client = std::move(arrival.client);
     const Mode mode = arrival.hello.mode;
-    client.tells = offer.status == Status::Ok && mode == Mode::Status;
-    client.admitted = offer.status == Status::Ok && !client.tells;
-    if (!client.admitted) {
+    client.standing = offer.status != Status::Ok ? Standing::Refused
+                      : mode == Mode::Status     ? Standing::Told
+                                                 : Standing::Admitted;
+    if (!client.is_admitted()) {
         make_room_for_refused();
     }
     OfferBytes bytes = encode_offer(offer);
@@ -521,7 +523,7 @@ void Server::accept(Arrival arrival, const Offer &offer) {
         BASE_LOG_PEER(Warning, "%s", watched.error().text.c_str());
         return;
     }
-    if (mode == Mode::Push && client.admitted) {
+    if (mode == Mode::Push && client.is_admitted()) {
         pushers_.emplace(arrival.hello.name, fd);
     }
     clients_.emplace(fd, std::move(client));

@@ -23,16 +23,17 @@ namespace {
 // The time for a client that was accepted and sends nothing, and for one that was refused.
 constexpr auto establish_timeout = std::chrono::seconds{10};
 constexpr auto refused_timeout = std::chrono::seconds{2};
-// A push that stores fewer bytes than these within its lease makes no progress.
-constexpr std::uint64_t least_progress = std::uint64_t{64} << 10;
 // The most time that those have to fill their room which took it from others.
 constexpr std::uint64_t most_leases_with_room = std::uint64_t{1} << 20;
-// Storage that answers sooner does not count as the reason why a push is slow.
-constexpr auto slow_answer = std::chrono::seconds{1};
 // A client that asks for the status waits so long for a look at the files.
 constexpr auto patience_with_look = std::chrono::seconds{5};
 // A client with more completions than these waits until the others have had their turn.
 constexpr int polls_in_turn = 2;
+
+// Returns whether storage works for a client that asks for this, beside what a push has stored.
+bool is_counted(Ask ask) {
+    return ask != Ask::Store && ask != Ask::Alive;
+}
 
 // Returns the reason of an aborted push in events and metrics.
 const char *reason_of(Ending ending) {
@@ -75,7 +76,7 @@ void Server::take_event(int fd) {
     const char *const reason = has_left ? "client_left" : "connection_lost";
     if (result == 0 && event == RPMA_CONN_ESTABLISHED) {
         const bool is_new = !std::exchange(client.established, true);
-        client.be_active();
+        client.activity.be_active();
         const auto started = is_new && client.perf.messages != nullptr
                                  ? client.perf.messages->start(client.connection.get())
                              : is_new && client.pull ? client.pull->start(client.connection.get())
@@ -128,9 +129,9 @@ void Server::take_messages(int fd) {
 
 Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     const Request request = TRY(request_of(client.where(), message));
-    const bool stores = client.mode == Mode::Push && client.admitted;
+    const bool stores = client.mode == Mode::Push && client.is_admitted();
     if (request.ask == Ask::Alive && !stores) {
-        client.be_active();
+        client.activity.be_active();
         return reply(client.connection.get(), client.where(), message.wr_id, {});
     }
     if (request.ask == Ask::Look) {
@@ -139,49 +140,11 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     if (!stores) {
         return failed("{}", no_store_here);
     }
-    if (client.committing) {
-        return failed(
-            "asks for more after its commit (expected one commit on a connection, and nothing after it)");
-    }
-    const bool rolls_back = request.ask == Ask::Rollback;
-    const std::uint64_t room = store_.capacity();
-    if (!rolls_back && (request.offset > room || request.length > room - request.offset)) {
-        return failed("asks for {} bytes at {} (expected {} bytes at most in all)", request.length,
-                      request.offset, room);
-    }
-    if (request.ask == Ask::Tag) {
-        (void)TRY(parse_tag(request.label));
-        if (client.asked != 0 || std::exchange(client.has_tagged, true)) {
-            return failed("asks for a tag (expected one, before any byte)");
-        }
-    }
-    if (request.ask == Ask::Reserve && std::exchange(client.has_reserved, true)) {
-        return failed("asks for room again (expected that once)");
-    }
-    Storage::Job job{client.number, message.wr_id, client.origin, request, client.who, client.upload, {}};
-    if (request.ask == Ask::Alive) {
-        // A push makes progress only by what is stored, because anybody can claim to be active. The answer
-        // comes behind those to the requests before, in whose order the client takes it.
-        job.upload.reset();
-    } else if (request.ask == Ask::Store) {
-        if (request.length > window_size) {
-            return failed("asks to store {} bytes (expected at most the {} of its window)", request.length,
-                          window_size);
-        }
-        const auto window = client.window.bytes;
-        const std::size_t begin = client.put % window_size;
-        const std::size_t first = std::min<std::size_t>(request.length, window_size - begin);
-        job.first = window.subspan(begin, first);
-        job.rest = window.first(request.length - first);
-        job.memory = client.window;
-        client.put += request.length;
-        client.asked = std::max(client.asked, request.offset + request.length);
-    } else {
-        ++client.asks;
-    }
+    Storage::Job job{client.number, message.wr_id, client.origin, request, client.who, {}, {}};
+    TRY(client.push->take(request, store_.capacity(), job));
+    client.asks += is_counted(request.ask) ? 1 : 0;
     client.find_whether_it_waits();
-    client.committing = request.ask == Ask::Commit || rolls_back;
-    if (client.committing) {
+    if (client.push->is_over()) {
         commits_[client.name] = {client.who, Clock::now()};
     }
     storage_.submit(std::move(job));
@@ -191,20 +154,19 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
 // Has storage make a list or the status, because that looks at the files of many names. Also has it read the
 // checksums of blocks: for a push what the pushes of its name before it have left.
 Outcome<> Server::look(Client &client, std::size_t place, const Request &request) {
-    const bool lists = client.mode == Mode::List && client.admitted;
-    const bool pushes = client.upload && client.admitted && !client.committing;
-    if ((!lists && !pushes && !client.tells) || std::exchange(client.has_looked, true)) {
+    const bool lists = client.mode == Mode::List && client.is_admitted();
+    const bool pushes = client.push && client.is_admitted() && !client.push->is_over();
+    if ((!lists && !pushes && client.standing != Standing::Told) || std::exchange(client.has_looked, true)) {
         return failed("{}", no_look_here);
     }
-    client.looks = Clock::now();
-    client.look_place = place;
+    client.look = {Clock::now(), place};
     ++client.asks;
     client.find_whether_it_waits();
     Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, {}};
     job.kind = pushes ? Storage::Kind::Push : Storage::Kind::Look;
     if (pushes) {
         job.after = client.name;
-        job.look = [upload = client.upload, length = request.length,
+        job.look = [upload = client.push->upload(), length = request.length,
                     resumes = request.offset == look_to_resume] {
             return resumes ? upload->resume(length) : upload->begin_as_newest(length);
         };
@@ -271,9 +233,9 @@ void Server::tell_verdict(const Storage::Job &job) const {
 
 // Returns whether a push has stored too little of what it has room for.
 bool Server::fills_slowly(const Client &client) const {
-    const auto had = Clock::now() - client.begun - client.held_up - client.is_held_up();
+    const auto had = Clock::now() - client.begun - client.activity.held_up();
     const auto leases = std::min(static_cast<std::uint64_t>(had / limits_.push_lease), leases_with_room_);
-    return client.stored < client.upload->room() / leases_with_room_ * leases;
+    return client.push->stored() < client.push->upload()->room() / leases_with_room_ * leases;
 }
 
 // A job has found no room. Pushes that fill theirs too slowly lose it, those with the most first, if that is
@@ -286,9 +248,9 @@ void Server::make_room(Storage::Job job) {
     std::uint64_t found = 0;
     for (const auto &[name, fd] : pushers_) {
         const Client &client = clients_.at(fd);
-        if (client.number != job.client && !client.committing && fills_slowly(client)) {
-            slow.emplace_back(client.reserved(), fd);
-            found += client.reserved();
+        if (client.number != job.client && !client.push->is_over() && fills_slowly(client)) {
+            slow.emplace_back(client.push->reserved(), fd);
+            found += client.push->reserved();
         }
     }
     if (found >= missing) {
@@ -356,47 +318,30 @@ void Server::finish(Storage::Job &job) {
 // Answers a client's request.
 void Server::finish(int fd, Client &client, Storage::Job &job) {
     const Ask ask = job.request.ask;
-    if (ask == Ask::Look && !std::exchange(client.looks, std::nullopt)) {
+    if (ask == Ask::Look && !std::exchange(client.look, std::nullopt)) {
         return;  // it has an answer without it
     }
-    client.held_up += client.is_held_up();
-    client.answered = Clock::now();
-    client.asks -= ask == Ask::Store || ask == Ask::Alive ? 0 : 1;
-    if (client.trouble == nullptr && job.answer.verdict == Verdict::NoRoom) {
-        client.trouble = "no_room";
-        client.trouble_text = job.answer.error == 0
-                                  ? "the store has no room (--max-bytes)"
-                                  : fmt::format("the store has no room: {}", errno_text(job.answer.error));
-    } else if (client.trouble == nullptr && job.answer.verdict == Verdict::NotDurable) {
-        client.trouble = "storage";
-        client.trouble_text = fmt::format("it cannot be made durable: {}", errno_text(job.answer.error));
-    }
+    client.activity.answered();
+    client.asks -= is_counted(ask) ? 1 : 0;
     if (ask == Ask::Look && job.answer.verdict == Verdict::Done) {
         auto granted = grant(client.connection.get(), *client.device, job.memory, job.answer);
         if (!granted) {
             return end(fd, Ending::NotServed, fmt::format("it {}", granted.error().text));
         }
         client.regions.push_back(*std::move(granted));
-    } else if (ask == Ask::Store && job.answer.verdict != Verdict::Done) {
-        client.store_refused = true;
-    } else if (ask == Ask::Store) {
-        client.stored = std::max(client.stored, job.request.offset + job.request.length);
-        if (client.stored >= client.counted + least_progress) {
-            client.counted = client.stored;
-            client.be_active();
-        }
+    }
+    if (client.push && client.push->finish(job)) {
+        client.activity.be_active();
     }
     client.find_whether_it_waits();
-    if (job.answer.verdict == Verdict::Newer) {
-        client.committing = true;  // nothing may follow, as after a commit
-    }
     const bool answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client.connection.get(), client.where(), job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (answered) {
-        client.be_active();
-        if (pusher_of(client.upload->name()) == fd) {
-            pushers_.erase(client.upload->name());  // it can store nothing more, so another push may begin
+        client.activity.be_active();
+        if (pusher_of(client.push->upload()->name()) == fd) {
+            pushers_.erase(
+                client.push->upload()->name());  // it can store nothing more, so another push may begin
         }
     }
 }
@@ -404,14 +349,14 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
 // Tells the client why its connection ends, as far as it listens, and drops it.
 void Server::end(int fd, Ending ending, const std::string &why) {
     const Client &client = clients_.at(fd);
-    const bool listens = client.established && client.admitted && client.messages;
+    const bool listens = client.established && client.is_admitted() && client.messages;
     if (listens && !client.may_wait()) {
         const Clock::duration had =
             ending == Ending::TooSlow ? limits_.push_lease * leases_with_room_ : patience(client);
         say_end(client.connection.get(), client.where(), ending,
                 std::chrono::floor<std::chrono::seconds>(had));
     }
-    if (client.admitted && (client.mode != Mode::Push || client.committing)) {
+    if (client.is_admitted() && (!client.push || client.push->is_over())) {
         tell(ServerEvent::Kind::Dropped, client.who,
              fmt::format("dropped a client from {}: {}", client.who.text(), why));
     }
@@ -426,14 +371,14 @@ void Server::drop(int fd, const std::string &why, const char *reason, std::optio
     if (client.established && !client.may_wait()) {
         (void)rpma_conn_disconnect(client.connection.get());
     }
-    if (client.upload && pusher_of(client.upload->name()) == fd) {
-        pushers_.erase(client.upload->name());
-        if (!client.committing) {
-            const bool in_trouble = client.trouble != nullptr;
-            abort(client.who, in_trouble ? client.trouble : reason,
-                  fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
-                              in_trouble ? client.trouble_text : why,
-                              store_.what_stays(client.upload->name())));
+    if (client.push && pusher_of(client.push->upload()->name()) == fd) {
+        pushers_.erase(client.push->upload()->name());
+        if (!client.push->is_over()) {
+            const auto &trouble = client.push->trouble();
+            abort(
+                client.who, trouble ? trouble->reason : reason,
+                fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
+                            trouble ? trouble->text : why, store_.what_stays(client.push->upload()->name())));
         }
     }
     std::erase(unread_, fd);
@@ -445,7 +390,10 @@ void Server::drop(int fd, const std::string &why, const char *reason, std::optio
         return leave(std::move(leaves), told);
     }
     Client &gone = found->second;
-    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, std::move(gone.upload), {}};
+    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, {}, {}};
+    if (gone.push) {
+        upload.upload = gone.push->upload();
+    }
     Storage::Job memory{gone.number, 0, gone.origin, {}, gone.who, {}, gone.device, std::move(gone.regions)};
     memory.kind = Storage::Kind::Memory;
     clients_.erase(found);
@@ -520,10 +468,11 @@ void Server::end_unknown() {
         }
         const int fd = asked[place];
         const Client &client = clients_.at(fd);
-        ended += client.admitted ? 1 : 0;
+        ended += client.is_admitted() ? 1 : 0;
         end(fd, Ending::NotLetIn, fmt::format("the identity {} is not let in any more", client.who.identity));
     }
-    const auto stay = std::ranges::count_if(clients_, [](const auto &one) { return one.second.admitted; });
+    const auto stay =
+        std::ranges::count_if(clients_, [](const auto &one) { return one.second.is_admitted(); });
     BASE_LOG(Warning, "SIGHUP: ended %zu connections, %td stay", ended, stay);
 }
 
@@ -532,7 +481,7 @@ Server::Clock::duration Server::patience(const Client &client) const {
     if (!client.established) {
         return establish_timeout;
     }
-    if (!client.admitted && !client.tells) {
+    if (client.standing == Standing::Refused) {
         return refused_timeout;
     }
     switch (client.mode) {
@@ -550,39 +499,13 @@ Server::Clock::duration Server::patience(const Client &client) const {
     return 10 * limits_.idle;
 }
 
-void Server::Client::be_active() {
-    active = Clock::now();
-    waits = waits ? std::optional{active} : std::nullopt;
-}
-
-// A client may ask again and again so soon that it always waits, which slows it down only where storage is
-// slow.
-Server::Clock::duration Server::Client::is_held_up() const {
-    const auto since = waits ? Clock::now() - std::max(*waits, answered) : Clock::duration::zero();
-    return since >= slow_answer ? since : Clock::duration::zero();
-}
-
-std::uint64_t Server::Client::reserved() const {
-    const std::uint64_t room = upload->room();
-    return room - std::min(room, stored);
-}
-
-void Server::Client::find_whether_it_waits() {
-    const auto now = Clock::now();
-    if (asks == 0 && (stored >= asked || store_refused)) {
-        active += waits ? now - *waits : Clock::duration::zero();
-        waits.reset();
-    } else if (!waits) {
-        waits = now;
-    }
-}
-
 // A client that measures also uses the TCP baseline.
 Server::Clock::time_point Server::last_active(const Client &client) const {
     if (client.pull) {
-        return std::max(client.active, client.pull->active());
+        return std::max(client.activity.last(), client.pull->active());
     }
-    return client.perf.baseline ? std::max(client.active, client.perf.baseline->active()) : client.active;
+    return client.perf.baseline ? std::max(client.activity.last(), client.perf.baseline->active())
+                                : client.activity.last();
 }
 
 // A monitor gets an answer also while storage does not give one: what is known without a look at a file.
@@ -598,7 +521,7 @@ void Server::answer_without_look(int fd) {
          fmt::format(
              "storage has not told for {} seconds which contents are good, and how much room there is",
              std::chrono::floor<std::chrono::seconds>(patience_with_look).count())});
-    Storage::Job job{client.number, client.look_place, client.origin, {.ask = Ask::Look}, client.who, {},
+    Storage::Job job{client.number, client.look->place, client.origin, {.ask = Ask::Look}, client.who, {},
                      client.device};
     Storage::give_text(job, encode_health(told));
     finish(fd, client, job);
@@ -610,10 +533,11 @@ Server::Clock::duration Server::answer_late_looks() {
     auto next = Clock::duration::max();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
-        if (!client.tells || !client.looks) {
+        if (client.standing != Standing::Told || !client.look) {
             continue;
         }
-        if (const auto left = *client.looks + patience_with_look - now; left <= Clock::duration::zero()) {
+        if (const auto left = client.look->since + patience_with_look - now;
+            left <= Clock::duration::zero()) {
             late.push_back(fd);
         } else {
             next = std::min(next, left);
@@ -631,7 +555,7 @@ int Server::drop_late() {
     const auto now = Clock::now();
     std::vector<int> late;
     for (const auto &[fd, client] : clients_) {
-        if (client.waits) {
+        if (client.activity.waits()) {
             continue;
         }
         const auto left = patience(client) - (now - last_active(client));
