@@ -22,6 +22,8 @@ std::atomic<pid_t> process{getpid()};
 using OwnPage = std::atomic<bool>;
 constinit std::atomic<OwnPage *> own_page{nullptr};
 
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool descriptors_are_own = false;
+
 }  // namespace
 
 // The hooks of this library, in the order of their levels. The mutex is held during a fork: a library may be
@@ -85,6 +87,7 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
     forks.fetch_add(1, std::memory_order_relaxed);
     process.store(getpid(), std::memory_order_relaxed);
+    descriptors_are_own = false;  // the process has no other thread
     if (OwnPage *const page = own_page.load(std::memory_order_relaxed); page != nullptr) {
         page->store(true, std::memory_order_relaxed);
     }
@@ -113,7 +116,12 @@ bool is_in_parents_memory() {
         memory_sharers.load(std::memory_order_relaxed) == 0) {
         return false;
     }
-    return process.load(std::memory_order_relaxed) != getpid();
+    return descriptors_are_own || process.load(std::memory_order_relaxed) != getpid();
+}
+
+void has_own_descriptors() {
+    descriptors_are_own = true;
+    memory_sharers.fetch_add(1, std::memory_order_relaxed);  // for good
 }
 
 }  // namespace base

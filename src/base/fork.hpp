@@ -23,6 +23,9 @@ extern std::atomic<unsigned> forks;
 // not run. Its memory may then be its parent's own; its descriptors are not. Makes a system call, unless the
 // library counts the processes that share its memory, and there is none.
 [[nodiscard]] bool is_in_parents_memory();
+// The thread has left the process's table of descriptors for a copy of its own (unshare(2) with CLONE_FILES).
+// From here on is_in_parents_memory() is true for it.
+void has_own_descriptors();
 
 // The library stands in front of vfork(2) and clone(2), and counts in memory_sharers the children that have
 // this memory. Before the call it is 1: nobody counts.

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -108,8 +110,17 @@ void before_call(const base::SystemCall &call) {
     const bool filters = call.number == SYS_seccomp ? call.arguments[0] <= SECCOMP_SET_MODE_FILTER
                                                     : call.arguments[0] == PR_SET_SECCOMP;
     if (filters) {
-        carry_preload::before_filter();
+        carry_preload::keep_all_in_tcp();
     }
+}
+
+// A folder of /proc has as many links as it has folders, and two more.
+bool has_other_threads() {
+    const int error = errno;
+    struct stat threads{};
+    const bool is_known = stat("/proc/self/task", &threads) == 0;
+    errno = error;
+    return !is_known || threads.st_nlink > 3;
 }
 
 long system_call(const base::SystemCall &call) {
@@ -121,6 +132,8 @@ long system_call(const base::SystemCall &call) {
         case SYS_accept4:
         case SYS_epoll_create1:
             return fresh(static_cast<int>(call.pass_on()));
+        case SYS_unshare:
+            return unshare(static_cast<int>(call.arguments[0]));
         case SYS_prctl:
         case SYS_seccomp:
             before_call(call);
@@ -168,7 +181,7 @@ NAMED(int, prctl, int option, ...) {
     va_end(list);
     return base::called_by_program([&] {
         if (option == PR_SET_SECCOMP) {
-            carry_preload::before_filter();
+            carry_preload::keep_all_in_tcp();
         }
         return LIBC(prctl)(option, rest[0], rest[1], rest[2], rest[3]);
     });
@@ -189,6 +202,18 @@ INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {
 
 EXPORTED void closefrom(int first) noexcept {
     (void)close_range(static_cast<unsigned>(first < 0 ? 0 : first), UINT_MAX, 0);
+}
+
+INTERPOSED(1, unshare)(int flags) noexcept {
+    const bool shares = (flags & CLONE_FILES) != 0 && has_other_threads();
+    if (shares) {
+        carry_preload::keep_all_in_tcp();
+    }
+    const int result = LIBC(unshare)(flags);
+    if (shares && result == 0) {
+        base::has_own_descriptors();
+    }
+    return result;
 }
 
 INTERPOSED(1, dup)(int fd) noexcept {

@@ -66,11 +66,11 @@ void hand_over_rights(const msghdr &message) {
 }
 
 namespace {
-std::atomic<bool> filters{false};
+std::atomic<bool> keeps_all{false};
 }  // namespace
 
-void before_filter() {
-    filters = true;
+void keep_all_in_tcp() {
+    keeps_all = true;
     sockets.for_all([](int fd, Socket &socket) {
         const bool was_linked = socket.is_linked();
         if (keep_in_tcp(socket, fd) && was_linked) {
@@ -80,8 +80,8 @@ void before_filter() {
     });
 }
 
-bool has_filter() {
-    return filters.load(std::memory_order_relaxed);
+bool keeps_all_in_tcp() {
+    return keeps_all.load(std::memory_order_relaxed);
 }
 
 bool is_pipe(int fd) {

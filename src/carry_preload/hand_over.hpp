@@ -18,11 +18,11 @@ bool keep_in_tcp(carry::Socket &socket, int fd);
 void hand_over_as(carry::Socket &socket, int fd, int number);
 // The message may pass descriptors (SCM_RIGHTS).
 void hand_over_rights(const msghdr &message);
-// The process is about to filter its system calls (seccomp(2)), and those of this library are not among the
-// ones that its program needs. What it has read all of, and what it makes from here on, is the kernel's
-// alone.
-void before_filter();
-[[nodiscard]] bool has_filter();
+// What the process has read all of, and what it makes from here on, is the kernel's alone. It is about to
+// filter its system calls (seccomp(2)), and those of this library are not among the ones that its program
+// needs; or one of its threads gets descriptors of its own (unshare(2)), which this library does not know.
+void keep_all_in_tcp();
+[[nodiscard]] bool keeps_all_in_tcp();
 [[nodiscard]] bool is_pipe(int fd);
 // Another program is executed, which gets the descriptors that are not closed then. keeps: this process has
 // them too.

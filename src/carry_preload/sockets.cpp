@@ -32,7 +32,7 @@ constexpr int smc_over_inet6 = 1;
 bool is_tcp(int domain, int type, int protocol) {
     return (domain == AF_INET || domain == AF_INET6) &&
            (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM &&
-           (protocol == 0 || protocol == IPPROTO_TCP) && !carry_preload::has_filter() &&
+           (protocol == 0 || protocol == IPPROTO_TCP) && !carry_preload::keeps_all_in_tcp() &&
            carry_preload::carries(domain, type, protocol);
 }
 
@@ -40,7 +40,7 @@ bool is_tcp(int domain, int type, int protocol) {
 int accepted(int listener, int made, bool blocks) {
     (void)fresh(made);
     const Socket *const parent = sockets.at(listener);
-    if (made < 0 || parent == nullptr || carry_preload::has_filter()) {
+    if (made < 0 || parent == nullptr || carry_preload::keeps_all_in_tcp()) {
         return made;
     }
     sockets.made(made, Socket::Role::Accepted, blocks, parent->is_smc());

@@ -1091,6 +1091,39 @@ static void a_filter_lets_read_and_write(void **state) {
     assert_int_equal(status, 0);
 }
 
+static void *close_own_copy(void *argument) {
+    const int *const ends = argument;
+    const bool has_closed = unshare(CLONE_FILES) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0;
+    return (void *)(intptr_t)(has_closed ? 0 : errno);
+}
+
+/* It is in a process of its own, whose later connections stay in TCP. */
+static void a_thread_closes_its_own_descriptors(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int ends[2];
+        char bytes[] = "????";
+        pthread_t thread;
+        void *failed = NULL;
+        make_pair(ends);
+        assert_int_equal(send(ends[0], "abcd", 4, 0), 4);
+        assert_int_equal(pthread_create(&thread, NULL, close_own_copy, ends), 0);
+        assert_int_equal(pthread_join(thread, &failed), 0);
+        assert_null(failed);
+        assert_int_equal(recv(ends[1], bytes, 4, MSG_DONTWAIT), 4);
+        assert_string_equal(bytes, "abcd");
+        assert_int_equal(send(ends[1], "e", 1, 0), 1);
+        assert_int_equal(recv(ends[0], bytes, 4, 0), 1);
+        close_pair(ends);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* These are the kernel's alone. The kernel may not have the module of the first one. */
 static void options_of_tcp_bring_a_connection_back(void **state) {
     (void)state;
@@ -1355,6 +1388,7 @@ int main(int count, char **words) {
         cmocka_unit_test(options_of_tcp_bring_a_connection_back),
         cmocka_unit_test(a_socket_is_peeked_at_from_an_offset),
         cmocka_unit_test(a_filter_lets_read_and_write),
+        cmocka_unit_test(a_thread_closes_its_own_descriptors),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[0]),

@@ -679,6 +679,10 @@ static void call_prctl(void) {
     SUCCEEDS(prctl(PR_GET_DUMPABLE));
 }
 
+static void call_unshare(void) {
+    SUCCEEDS(unshare(CLONE_FS));
+}
+
 static void call_pthread_setcanceltype(void) {
     SUCCEEDS(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL));
 }
