@@ -172,7 +172,6 @@ fuzz() {
 export CTEST_OUTPUT_ON_FAILURE=1
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}
 
 say 'installing what is needed'
 if ! install_dependencies; then

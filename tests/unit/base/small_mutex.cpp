@@ -49,7 +49,11 @@ void threads_take_turns(void **) {
         }
     }
     assert_int_equal(count, threads * rounds);
-    assert_true(mutex.try_lock());
+    const bool is_free = mutex.try_lock();
+    assert_true(is_free);
+    if (is_free) {
+        mutex.unlock();
+    }
 }
 
 // Each thread sleeps, because the mutex is taken until all threads wait for it or are about to. The thread
