@@ -1097,9 +1097,18 @@ static void *close_own_copy(void *argument) {
     return (void *)(intptr_t)(has_closed ? 0 : errno);
 }
 
+static void *close_own_range(void *argument) {
+    const int *const ends = argument;
+    const unsigned first = (unsigned)ends[0];
+    const bool has_closed = close_range(first, first, CLOSE_RANGE_UNSHARE) == 0 && close(ends[1]) == 0;
+    return (void *)(intptr_t)(has_closed ? 0 : errno);
+}
+
+static void *(*closing_own[])(void *) = {close_own_copy, close_own_range};
+
 /* It is in a process of its own, whose later connections stay in TCP. */
 static void a_thread_closes_its_own_descriptors(void **state) {
-    (void)state;
+    void *(*const *const how)(void *) = *state;
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -1109,7 +1118,7 @@ static void a_thread_closes_its_own_descriptors(void **state) {
         void *failed = NULL;
         make_pair(ends);
         assert_int_equal(send(ends[0], "abcd", 4, 0), 4);
-        assert_int_equal(pthread_create(&thread, NULL, close_own_copy, ends), 0);
+        assert_int_equal(pthread_create(&thread, NULL, *how, ends), 0);
         assert_int_equal(pthread_join(thread, &failed), 0);
         assert_null(failed);
         assert_int_equal(recv(ends[1], bytes, 4, MSG_DONTWAIT), 4);
@@ -1388,7 +1397,8 @@ int main(int count, char **words) {
         cmocka_unit_test(options_of_tcp_bring_a_connection_back),
         cmocka_unit_test(a_socket_is_peeked_at_from_an_offset),
         cmocka_unit_test(a_filter_lets_read_and_write),
-        cmocka_unit_test(a_thread_closes_its_own_descriptors),
+        cmocka_unit_test_prestate(a_thread_closes_its_own_descriptors, &closing_own[0]),
+        cmocka_unit_test_prestate(a_thread_closes_its_own_descriptors, &closing_own[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_a_passed_socket, &begins_in_tcp[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[0]),
