@@ -63,6 +63,16 @@ sick 'other: content 2 is no regular file'
 push second "$address/other"
 good
 
+# A content with a fault makes room for a push before a good one does.
+for content in first second first; do
+    push $content "$address/kept"
+done
+rm store/kept/3
+sick 'kept: content 3 was deleted'
+push second "$address/kept"
+good
+[ "$(ls store/kept)" = $'1\n2\n4' ] || die "a good content went, and not the one with a fault: $(ls store/kept)"
+
 # Cut off while a pull reads it: the pull fails, and the server goes on.
 head -c 40M /dev/zero >large
 push large "$address/large"
@@ -89,7 +99,7 @@ good
 chmod u+w store/default/3
 printf '\0\377' | dd of=store/default/3 bs=1 seek=5000 conv=notrunc status=none
 refused 'is damaged: its checksum is wrong' "$rpma" pull "$address" got
-refused_with 1 'store store: 5 of 7 contents are not good' "$rpma" check --store store
+refused_with 1 'store store: 5 of 10 contents are not good' "$rpma" check --store store
 grep -q '^default *3 .*FAULT: is damaged: it has another checksum' stdout || die "the check does not say it: $(cat stdout)"
 refused_with 1 'contents are not good' "$rpma" check --store store --json
 grep -q '"good":false' stdout || die "no JSON: $(cat stdout)"

@@ -377,6 +377,14 @@ Store::Fault Store::known_fault_of(const std::string &name, std::uint64_t sequen
     return found != damage_.end() ? Fault{"damaged", found->second} : Fault{};
 }
 
+// Returns the fault that is known, or that the last look at the file has found; empty without one.
+std::string Store::last_fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
+    std::string known = known_fault_of(name, sequence, entry).text;
+    const base::Lock lock{damage_mutex_};
+    const auto seen = seen_.find({name, sequence});
+    return known.empty() && seen != seen_.end() ? seen->second : known;
+}
+
 // Returns the fault of a content, without a look at its bytes; empty without one.
 Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
     if (Fault known = known_fault_of(name, sequence, entry); !known.text.empty()) {
@@ -560,12 +568,7 @@ std::string Store::what_stays(const std::string &name) const {
         return fmt::format("{} still has no content", name);
     }
     const auto &[sequence, entry] = *found->second.contents.rbegin();
-    std::string fault = known_fault_of(name, sequence, entry).text;
-    if (fault.empty()) {
-        const base::Lock damage_lock{damage_mutex_};
-        const auto seen = seen_.find({name, sequence});
-        fault = seen != seen_.end() ? seen->second : "";
-    }
+    const std::string fault = last_fault_of(name, sequence, entry);
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
 
@@ -608,10 +611,15 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
             options.tagged_sequence = tagged->first;
             options.is_whole = known_fault_of(name, tagged->first, tagged->second).text.empty();
         }
+        // Those with a fault go first, so that a push over a damaged content costs no good one.
         const std::size_t stay = options_.keep - 1;
-        for (auto entry = contents.begin();
-             entry != contents.end() && contents.size() - options.surplus.size() > stay; ++entry) {
-            options.surplus.push_back(entry->first);
+        for (const bool goes_good : {false, true}) {
+            for (const auto &[one, entry] : contents) {
+                if (contents.size() - options.surplus.size() > stay &&
+                    last_fault_of(name, one, entry).empty() == goes_good) {
+                    options.surplus.push_back(one);
+                }
+            }
         }
     }
     return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));

@@ -189,6 +189,8 @@ private:
     // Looks at no file.
     [[nodiscard]] Fault known_fault_of(const std::string &name, std::uint64_t sequence,
                                        const Entry &entry) const;
+    [[nodiscard]] std::string last_fault_of(const std::string &name, std::uint64_t sequence,
+                                            const Entry &entry) const;
     [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
     [[nodiscard]] Fault fault_of_file(const std::string &name, std::uint64_t sequence,
                                       const Note &note) const;
