@@ -65,7 +65,7 @@ struct Link {
     static constexpr std::uint64_t mark = 0x72706d612d637236;  // changes when the layout does
     // The end that made the link offers it; the other one joins; the first opens it, which proves to the
     // other that it still has the connection. No turn leaves TCP before that.
-    enum State : std::uint32_t { Offered, Joined, Open, Withdrawn };
+    enum State : std::uint32_t { Offered, Joined, Open };
 
     std::uint64_t marked;
     Connection connection;

@@ -264,10 +264,6 @@ void *table_of(uid_t user, std::size_t bytes) {
     return table;
 }
 
-}  // namespace
-
-namespace {
-
 // Held while a thread maps a link, and during a fork: a child has the links that its parent's Sockets have.
 constinit base::LastingMutex mapping;
 
@@ -329,12 +325,12 @@ void Meeting::meet(Socket &socket, int fd) {
             records::add(socket, fd);
             socket.stay(no_table);
         }
-        const bool is_near = table != nullptr && look(socket, fd, *table);
+        const bool looks_again = table != nullptr && look(socket, fd, *table);
         if (socket.stays()) {
             socket.decline();
         }
         // The other end looks as often. While it is known to be there, each use looks.
-        const std::uint64_t next = is_near ? 1 : std::max<std::uint64_t>(uses, default_first_look);
+        const std::uint64_t next = looks_again ? 1 : std::max<std::uint64_t>(uses, default_first_look);
         socket.look_at_ = socket.meeting_state_ == Linked || socket.stays() ? UINT64_MAX : uses + next;
         // The agent may have found the other end since that look.
         if (socket.is_far_ && socket.meeting_state_ == Waiting &&

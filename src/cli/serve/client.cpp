@@ -47,7 +47,8 @@ Activity::Clock::duration Activity::held_up_now() const {
 Outcome<> Push::take(const Request &request, std::uint64_t capacity, Storage::Job &job) {
     if (is_over_) {
         return failed(
-            "asks for more after its commit (expected one commit on a connection, and nothing after it)");
+            "asks for more after its end (expected nothing after a commit, or after the answer that another "
+            "push was faster)");
     }
     const bool rolls_back = request.ask == Ask::Rollback;
     if (!rolls_back && (request.offset > capacity || request.length > capacity - request.offset)) {

@@ -112,8 +112,7 @@ struct Client {
     std::uint64_t number = 0;
     std::shared_ptr<Port> port;
     Mode mode{};
-    std::string name;            // of the contents that it is about
-    std::uint64_t sequence = 0;  // of the content that it pulls
+    std::string name;  // of the contents that it is about
     Standing standing = Standing::Refused;
     bool established = false;
     // Storage has its look, for the request in this place.

@@ -150,7 +150,7 @@ private:
     void finish(Storage::Job &job);
     [[nodiscard]] bool fills_slowly(const Client &client) const;
     void make_room(Storage::Job job);
-    void finish(int fd, Client &client, Storage::Job &job);
+    void answer_request(int fd, Client &client, Storage::Job &job);
     void end(int fd, Ending ending, const std::string &why);
     void drop(int fd, const std::string &why = {}, const char *reason = "connection_lost",
               std::optional<Ending> told = std::nullopt);

@@ -323,7 +323,6 @@ Outcome<Offer> Server::offer(Arrival &arrival) {
     }
     const Download download = TRY(std::move(arrival.opened->download));
     metrics_.pulled(download.content.length);
-    client.sequence = download.content.sequence;
     offer.sequence = download.content.sequence;
     offer.length = download.content.length;
     offer.checksum = download.content.checksum;
@@ -332,7 +331,7 @@ Outcome<Offer> Server::offer(Arrival &arrival) {
     client.pull =
         std::make_unique<PullAnswers>(client.where(), *client.device,
                                       [&store = std::as_const(store_), name = hello.name,
-                                       sequence = client.sequence] { return store.blocks(name, sequence); });
+                                       sequence = offer.sequence] { return store.blocks(name, sequence); });
     return offer;
 }
 

@@ -289,7 +289,7 @@ void Server::finish(Storage::Job &job) {
     const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
     const auto found = std::ranges::find_if(clients_, is_its_client);
     if (found != clients_.end()) {
-        finish(found->first, found->second, job);
+        answer_request(found->first, found->second, job);
     }
     if (!commits) {
         return;
@@ -315,8 +315,8 @@ void Server::finish(Storage::Job &job) {
     }
 }
 
-// Answers a client's request.
-void Server::finish(int fd, Client &client, Storage::Job &job) {
+// Answers the client's request that storage has done.
+void Server::answer_request(int fd, Client &client, Storage::Job &job) {
     const Ask ask = job.request.ask;
     if (ask == Ask::Look && !std::exchange(client.look, std::nullopt)) {
         return;  // it has an answer without it
@@ -334,10 +334,10 @@ void Server::finish(int fd, Client &client, Storage::Job &job) {
         client.activity.be_active();
     }
     client.find_whether_it_waits();
-    const bool answered = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
+    const bool is_over = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client.connection.get(), client.where(), job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
-    } else if (answered) {
+    } else if (is_over) {
         client.activity.be_active();
         if (pusher_of(client.push->upload()->name()) == fd) {
             pushers_.erase(
@@ -524,7 +524,7 @@ void Server::answer_without_look(int fd) {
     Storage::Job job{client.number, client.look->place, client.origin, {.ask = Ask::Look}, client.who, {},
                      client.device};
     Storage::give_text(job, encode_health(told));
-    finish(fd, client, job);
+    answer_request(fd, client, job);
 }
 
 // Answers those that have waited long enough for a look, and returns the time until the next has.

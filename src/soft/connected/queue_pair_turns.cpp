@@ -137,7 +137,7 @@ void QueuePair::persist(Durability &durability) {
             go_on_or_end(receiver_.unpark());
         }
     }
-    // Release pairs with the acquire of leave(), which looks again under the lock.
+    // Release pairs with the acquire of take_down(), which looks again under the lock.
     persists_returned.fetch_add(1, std::memory_order_release);
     persists_returned.notify_all();
 }

@@ -48,7 +48,7 @@ private:
 
 // ---- in the library ----
 
-void Group::begin_sleep() {
+void Group::begin_wait() {
     const base::Lock lock{mutex_};
     on(OwnerEvent::BeginsWait);
 }
@@ -63,7 +63,7 @@ void Group::wake_up() {
     on(OwnerEvent::WakesUp);
 }
 
-void Group::end_sleep() {
+void Group::end_wait() {
     const base::Lock lock{mutex_};
     keep(OwnerEvent::EndsWait);
 }
@@ -81,9 +81,9 @@ bool Group::do_left_job() {
     if (job == nullptr) {
         return false;
     }
-    end_sleep();  // the engine takes over when storage is slow
+    end_wait();  // the engine takes over when storage is slow
     job->run(job->argument);
-    begin_sleep();
+    begin_wait();
     return true;
 }
 
@@ -95,7 +95,7 @@ bool Group::wait(std::span<const std::shared_ptr<Group>> groups, int event_fd,
         fds.push_back(pollfd{.fd = group->epoll_.get(), .events = POLLIN, .revents = 0});
     }
     const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
-    const Between waits{groups, &Group::begin_sleep, &Group::end_sleep};
+    const Between waits{groups, &Group::begin_wait, &Group::end_wait};
     auto sleep_at = base::Clock::now() + waiter_spins;
     while (true) {
         for (const auto &group : groups) {

@@ -162,11 +162,11 @@ private:
     [[nodiscard]] std::span<Source *const> looked_at() const REQUIRES(mutex_);
     [[nodiscard]] bool leave_if_unawaited() EXCLUDES(mutex_);
     void leave_to_engine() REQUIRES(mutex_);
-    void begin_sleep() EXCLUDES(mutex_);
+    void begin_wait() EXCLUDES(mutex_);
     void fall_asleep() EXCLUDES(mutex_);
     void wake_up() EXCLUDES(mutex_);
     [[nodiscard]] bool do_left_job() EXCLUDES(mutex_);
-    void end_sleep() EXCLUDES(mutex_);
+    void end_wait() EXCLUDES(mutex_);
     void serve_for_engine() EXCLUDES(mutex_);
     // For the engine: returns whether a source has begun to hold bytes back since the last such call.
     [[nodiscard]] bool holds_anew();
