@@ -379,7 +379,7 @@ Store::Fault Store::known_fault_of(const std::string &name, std::uint64_t sequen
 
 // Returns the fault that is known, or that the last look at the file has found; empty without one.
 std::string Store::last_fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
-    std::string known = known_fault_of(name, sequence, entry).text;
+    const std::string known = known_fault_of(name, sequence, entry).text;
     const base::Lock lock{damage_mutex_};
     const auto seen = seen_.find({name, sequence});
     return known.empty() && seen != seen_.end() ? seen->second : known;
