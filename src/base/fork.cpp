@@ -119,7 +119,7 @@ bool is_in_parents_memory() {
     return descriptors_are_own || process.load(std::memory_order_relaxed) != getpid();
 }
 
-void has_own_descriptors() {
+void note_own_descriptors() {
     descriptors_are_own = true;
     memory_sharers.fetch_add(1, std::memory_order_relaxed);  // for good
 }

@@ -25,7 +25,7 @@ extern std::atomic<unsigned> forks;
 [[nodiscard]] bool is_in_parents_memory();
 // The thread has left the process's table of descriptors for a copy of its own (unshare(2) with CLONE_FILES).
 // From here on is_in_parents_memory() is true for it.
-void has_own_descriptors();
+void note_own_descriptors();
 
 // The library stands in front of vfork(2) and clone(2), and counts in memory_sharers the children that have
 // this memory. Before the call it is 1: nobody counts.

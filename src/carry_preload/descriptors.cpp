@@ -215,7 +215,7 @@ INTERPOSED(1, unshare)(int flags) noexcept {
     }
     const int result = LIBC(unshare)(flags);
     if (shares && result == 0) {
-        base::has_own_descriptors();
+        base::note_own_descriptors();
     }
     return result;
 }

@@ -18,9 +18,9 @@ bool keep_in_tcp(carry::Socket &socket, int fd);
 void hand_over_as(carry::Socket &socket, int fd, int number);
 // The message may pass descriptors (SCM_RIGHTS).
 void hand_over_rights(const msghdr &message);
-// What the process has read all of, and what it makes from here on, is the kernel's alone. It is about to
-// filter its system calls (seccomp(2)), and those of this library are not among the ones that its program
-// needs; or one of its threads gets descriptors of its own (unshare(2)), which this library does not know.
+// The kernel alone has from here on each connection of which the process has read all, and each that it
+// makes. The process is about to filter its system calls (seccomp(2)), and its program does not need those of
+// this library; or a thread gets descriptors of its own (unshare(2)), which this library does not know.
 void keep_all_in_tcp();
 [[nodiscard]] bool keeps_all_in_tcp();
 [[nodiscard]] bool is_pipe(int fd);

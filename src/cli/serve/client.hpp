@@ -52,13 +52,13 @@ public:
 private:
     [[nodiscard]] Clock::duration held_up_now() const;
 
-    Clock::time_point active_ = Clock::now();
+    Clock::time_point active_;
     std::optional<Clock::time_point> waits_;  // since then, or since it was active last
     Clock::time_point answered_;
     Clock::duration held_up_{};  // before that
 };
 
-// What a client that pushes has asked for, and what storage has done of it.
+// The server keeps here what a client that pushes has asked for, and what storage has done of it.
 class Push {
 public:
     Push(std::unique_ptr<Upload> upload, Memory window)

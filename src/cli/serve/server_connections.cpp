@@ -334,14 +334,13 @@ void Server::answer_request(int fd, Client &client, Storage::Job &job) {
         client.activity.be_active();
     }
     client.find_whether_it_waits();
-    const bool is_over = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
+    const bool is_last = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client.connection.get(), client.where(), job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
-    } else if (is_over) {
+    } else if (is_last) {
         client.activity.be_active();
-        if (pusher_of(client.push->upload()->name()) == fd) {
-            pushers_.erase(
-                client.push->upload()->name());  // it can store nothing more, so another push may begin
+        if (pusher_of(client.name) == fd) {
+            pushers_.erase(client.name);  // it can store nothing more, so another push may begin
         }
     }
 }
@@ -371,14 +370,13 @@ void Server::drop(int fd, const std::string &why, const char *reason, std::optio
     if (client.established && !client.may_wait()) {
         (void)rpma_conn_disconnect(client.connection.get());
     }
-    if (client.push && pusher_of(client.push->upload()->name()) == fd) {
-        pushers_.erase(client.push->upload()->name());
+    if (client.push && pusher_of(client.name) == fd) {
+        pushers_.erase(client.name);
         if (!client.push->is_over()) {
             const auto &trouble = client.push->trouble();
-            abort(
-                client.who, trouble ? trouble->reason : reason,
-                fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
-                            trouble ? trouble->text : why, store_.what_stays(client.push->upload()->name())));
+            abort(client.who, trouble ? trouble->reason : reason,
+                  fmt::format("a push from {} ended without a commit: {}; {}", client.who.text(),
+                              trouble ? trouble->text : why, store_.what_stays(client.name)));
         }
     }
     std::erase(unread_, fd);
@@ -390,10 +388,8 @@ void Server::drop(int fd, const std::string &why, const char *reason, std::optio
         return leave(std::move(leaves), told);
     }
     Client &gone = found->second;
-    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, {}, {}};
-    if (gone.push) {
-        upload.upload = gone.push->upload();
-    }
+    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, gone.push ? gone.push->upload() : nullptr,
+                        {}};
     Storage::Job memory{gone.number, 0, gone.origin, {}, gone.who, {}, gone.device, std::move(gone.regions)};
     memory.kind = Storage::Kind::Memory;
     clients_.erase(found);
