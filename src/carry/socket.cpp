@@ -1085,11 +1085,6 @@ void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, 
     });
 }
 
-void Socket::drop(int fd, std::size_t bytes) {
-    const iovec part{.iov_base = this, .iov_len = bytes};  // not written to
-    (void)receive_linked(fd, Parts{&part, 1}, MSG_TRUNC | MSG_DONTWAIT);
-}
-
 // ---- waiting ----
 
 // A sender that puts bytes after the sleep is counted rings; the ring is looked at after that.

@@ -35,14 +35,12 @@ struct Locks {
     SharedLock out;
     SharedLock in;
     SharedLock meeting;
-    SharedLock moving;
     std::uint32_t sockets;  // that have been there
 
     void begin() {
         out.begin();
         in.begin();
         meeting.begin();
-        moving.begin();
     }
 };
 
@@ -115,14 +113,6 @@ public:
         const iovec part{.iov_base = first.data(), .iov_len = known};
         received_unlinked(fd, Parts{&part, 1}, bytes, 0);
         return true;
-    }
-    // Drops bytes that a receive with MSG_PEEK found. Both are done in alone(), so that no other thread that
-    // does so finds the same bytes.
-    void drop(int fd, std::size_t bytes);
-    template <typename Use>
-    auto alone(Use use) {
-        const Section section{locks().moving};
-        return use();
     }
 
     // ---- waiting ----

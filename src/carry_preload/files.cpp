@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -34,8 +35,9 @@ int __vdprintf_chk(int fd, int flag, const char *format, va_list arguments);
 
 namespace {
 
-// The bytes leave the socket when they are in the pipe. Returns nothing when the caller has to look again:
-// there is no link any more, or another thread was faster.
+// Returns nothing when the caller has to look again: there is no link any more, or another thread was faster.
+// The bytes leave the socket before they are in the pipe, because a thread whose call of the kernel's began
+// before there was a link may take those that a look has found.
 std::optional<ssize_t> splice_from_ring(Socket &socket, int fd, int pipe, std::size_t bytes, unsigned flags) {
     std::array<char, PIPE_BUF> copies;
     pollfd room{.fd = pipe, .events = POLLOUT, .revents = 0};
@@ -44,29 +46,36 @@ std::optional<ssize_t> splice_from_ring(Socket &socket, int fd, int pipe, std::s
         errno = ready == 0 ? EAGAIN : errno;
         return -1;
     }
+    if ((room.revents & POLLERR) != 0) {  // it has no reader
+        (void)raise(SIGPIPE);
+        errno = EPIPE;
+        return -1;
+    }
     bool is_kernels = false;
-    const auto find = [&](std::size_t size, int how) {
+    const auto receive = [&](std::size_t size, int how) {
         const iovec part{.iov_base = copies.data(), .iov_len = size};
-        return socket.receive(fd, carry::Parts{&part, 1}, MSG_PEEK | how, [&is_kernels] {
+        return socket.receive(fd, carry::Parts{&part, 1}, how, [&is_kernels] {
             is_kernels = true;
             return ssize_t{0};
         });
     };
-    if (const ssize_t first = find(1, 0); first <= 0) {  // waits as long as the socket does
+    if (const ssize_t first = receive(1, MSG_PEEK); first <= 0) {  // waits as long as the socket does
         return is_kernels ? std::nullopt : std::optional{first};
     }
-    return socket.alone([&]() -> std::optional<ssize_t> {
-        const ssize_t found =
-            LIBC(poll)(&room, 1, 0) > 0 ? find(std::min(bytes, copies.size()), MSG_DONTWAIT) : 0;
-        if (found <= 0) {
-            return std::nullopt;
-        }
-        const ssize_t gone = LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(found));
-        if (gone > 0) {
-            socket.drop(fd, static_cast<std::size_t>(gone));
-        }
-        return gone;
-    });
+    if (LIBC(poll)(&room, 1, 0) <= 0 || (room.revents & POLLERR) != 0) {
+        return std::nullopt;
+    }
+    const ssize_t taken = receive(std::min(bytes, copies.size()), MSG_DONTWAIT);
+    if (taken <= 0) {
+        return taken == 0 || errno == EAGAIN ? std::nullopt : std::optional{taken};
+    }
+    // Another writer may have filled the pipe since. If its reader closes it now, the bytes are lost, as they
+    // are when it closes it a moment later.
+    while (LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(taken)) < 0 &&
+           (errno == EAGAIN || errno == EINTR)) {
+        (void)LIBC(poll)(&room, 1, -1);
+    }
+    return taken;
 }
 
 // A copy of so many bytes in the ring takes less time than a turn to TCP and back.

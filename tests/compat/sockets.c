@@ -394,6 +394,17 @@ static void splices_between_pipes_and_sockets(void **state) {
     assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 100, SPLICE_F_MOVE | SPLICE_F_MORE), 7);
     assert_int_equal(read(pipes[0], bytes, sizeof(bytes)), 11);
     assert_memory_equal(bytes, "to the pipe", 11);
+    int broken[2];
+    handle(SIGPIPE, SA_RESTART);
+    assert_int_equal(pipe(broken), 0);
+    assert_int_equal(close(broken[0]), 0);
+    assert_int_equal(send(ends[0], "kept", 4, 0), 4);
+    await(ends[1], POLLIN);
+    assert_fails(splice(ends[1], NULL, broken[1], NULL, 100, 0), EPIPE);
+    assert_int_equal(signals, 1);
+    assert_int_equal(close(broken[1]), 0);
+    assert_int_equal(recv(ends[1], bytes, sizeof(bytes), 0), 4);
+    assert_memory_equal(bytes, "kept", 4);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     assert_fails(splice(ends[1], NULL, pipes[1], NULL, 100, 0), EAGAIN);
     assert_fails(splice(ends[1], &(off64_t){0}, pipes[1], NULL, 100, 0), EINVAL);
