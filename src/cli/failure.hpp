@@ -50,9 +50,9 @@ template <typename... Arguments>
     return std::unexpected{Failure{fmt::format(format, std::forward<Arguments>(arguments)...), exit}};
 }
 
-// Returns the meaning of an errno value, as a static string.
+// Returns the meaning of an errno value, as a static string. A peer that tells of a failure may give none.
 [[nodiscard]] inline const char *errno_text(int number) {
-    const char *text = strerrordesc_np(number);
+    const char *text = number != 0 ? strerrordesc_np(number) : nullptr;
     return text != nullptr ? text : "unknown error";
 }
 
