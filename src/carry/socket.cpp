@@ -65,7 +65,7 @@ int waiting_bytes(int fd, unsigned long which) {
     return LIBC(ioctl)(fd, which, &bytes) == 0 ? bytes : -1;
 }
 
-// Stands for the link of a socket that was closed while another thread used it.
+// Stands for the link of a socket that was closed while another thread is in a call of it.
 constinit Link no_link{};
 
 // A doorbell that is counted arrives in this time, unless its sender has been stopped: that thread may be
@@ -571,6 +571,7 @@ void Socket::leave_with_peer(int fd) {
     bool is_left = false;
     if (epolls::may_rename(*this, fd)) {
         const Section section{locks().in};
+        fd = descriptor(fd);
         advance();
         is_left = !keeps_error() && to_peer().taken == out_.put && peers_turn() == in_.turn &&
                   !is_in_ring(in_.turn) && drop_all_doorbells(fd) && has_link_.exchange(false);
@@ -652,6 +653,10 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         const std::size_t before = done;
         {
             const Section section{locks().in};
+            fd = descriptor(fd);
+            if (fd < 0) {
+                return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
+            }
             std::size_t more = 0;
             do {  // the bytes may be of several turns
                 more = (flags & MSG_PEEK) != 0 ? peek(fd, parts, flags) : take(fd, parts, done, flags);
@@ -701,7 +706,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 nothing = {.is_final = true, .result = -1, .error = EINTR};
                 continue;
             }
-            const bool sleeps = begin_sleep(fd);
+            const bool sleeps = begin_sleep(fd) && sockets.at(fd) == this;
             if (sleeps && slept_at == 0) {
                 slept_at = now();
                 nothing = sleep(fd, flags);
@@ -711,6 +716,19 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             end_sleep();
         }
     }
+}
+
+// With the lock of In, no thread of this process closes the number that is returned: fd, where it is still of
+// this socket, or another one. -1: the program has closed all.
+int Socket::descriptor(int fd) const {
+    return sockets.at(fd) == this ? fd : sockets.number_of(sockets.place_of(*this));
+}
+
+// Another thread has closed the last descriptor during the call. The kernel's call would return what it is
+// woken for; that may be in TCP, where nobody can read it now. After a shutdown(2) it is the end.
+ssize_t Socket::end_of_closed(const Nothing &nothing) const {
+    errno = nothing.error != 0 ? nothing.error : EBADF;
+    return nothing.is_final ? nothing.result : may_end_ ? 0 : -1;
 }
 
 // With the lock of In. No peer that keeps the rules of the link sends such bytes.
@@ -785,6 +803,8 @@ ssize_t Socket::end_of(int fd, const Nothing &nothing) {
             return end_of_error(error);
         }
     }
+    const Section section{locks().in};
+    fd = descriptor(fd);
     // After reset() the kernel tells of no connection, or of EPIPE where the peer's own reset came just
     // before, behind its end.
     const bool is_end =
@@ -1105,6 +1125,7 @@ bool Socket::begin_sleep(int fd) {
         return in_memory() == 0;
     }
     const Section section{locks().in};
+    fd = descriptor(fd);
     advance();
     if (is_in_ring(in_.turn)) {
         (void)drop_all_doorbells(fd);
@@ -1124,6 +1145,7 @@ void Socket::end_sleep() {
 bool Socket::is_readable(int fd) {
     const Inside inside{*this};
     const Section section{locks().in};
+    fd = descriptor(fd);
     for (;;) {
         advance();
         if (in_ring(in_.turn) != 0) {
@@ -1339,7 +1361,11 @@ void Socket::before_disconnect() {
 
 void Socket::was_disconnected() {
     const bool was_linked = is_linked();
-    (void)end();
+    Meeting::forget(*this);
+    Link *const dropped = drop_link();
+    if (dropped != nullptr && inside_ == 0) {
+        unmap(dropped);
+    }
     if (was_linked) {
         epolls::unlinked(*this);
     }
@@ -1358,23 +1384,40 @@ void Socket::stay_for_option() {
 
 bool Socket::end() {
     Meeting::forget(*this);
+    ended_ = drop_link();
+    has_ended_ = true;
+    return is_unused();
+}
+
+Link *Socket::drop_link() {
     if (link_ == nullptr || link_ == &no_link) {
-        return inside_ == 0;
+        return nullptr;
     }
-    Link *const ended = link_.exchange(&no_link);
+    Link *const dropped = link_.exchange(&no_link);
     std::uint32_t unsaid = Link::NotClosed;
-    (void)ended->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
+    (void)dropped->closed[side_].compare_exchange_strong(unsaid, Link::Resets);
     push();
     has_link_ = false;
-    if (inside_ != 0) {
-        return false;  // the link stays mapped
+    return dropped;
+}
+
+// Returns true once, when it has ended and no thread is inside.
+bool Socket::is_unused() const {
+    const bool is_unused = inside_ == 0 && has_ended_.exchange(false);
+    if (is_unused && ended_ != nullptr) {
+        unmap(ended_);
     }
-    unmap(ended);
-    return true;
+    return is_unused;
+}
+
+void Socket::end_late() const {
+    if (is_unused()) {
+        sockets.give_back(*this);
+    }
 }
 
 // A mirror unmaps its own, when the peer has what was pushed.
-void Socket::unmap(Link *link) {
+void Socket::unmap(Link *link) const {
     if (is_mirrored() && mirrors::of(*this) != nullptr) {
         mirrors::set(*this, nullptr);
     } else if (link != nullptr) {

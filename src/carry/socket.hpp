@@ -219,7 +219,18 @@ public:
     void before_end(int fd);
     // Takes away the doorbells that have come, if the program has read what they were for.
     void drop_doorbells(int fd);
-    // All descriptors are closed. Returns whether no thread uses it any more; otherwise it stays as it is.
+    // Closes a descriptor by calling close(). Where threads are in calls of it, none of them is looking at
+    // the connection then: they find afterwards that the number is not theirs any more.
+    template <typename Close>
+    int close(Close by_kernel) {
+        if (inside_ == 0) {
+            return by_kernel();
+        }
+        const Section section{locks().in};
+        return by_kernel();
+    }
+    // All descriptors are closed. Returns whether no thread uses it any more; otherwise the last one that
+    // does gives its place back (carry/sockets).
     [[nodiscard]] bool end();
 
     struct Counts {
@@ -243,13 +254,17 @@ private:
     // While one lives, the link stays mapped, also when another thread closes the descriptor.
     class Inside {
     public:
-        explicit Inside(const Socket &socket) : inside_{socket.inside_} { inside_.fetch_add(1); }
-        ~Inside() noexcept(false) { inside_.fetch_sub(1); }
+        explicit Inside(const Socket &socket) : socket_{socket} { socket_.inside_.fetch_add(1); }
+        ~Inside() noexcept(false) {
+            if (socket_.inside_.fetch_sub(1) == 1 && socket_.has_ended_) {
+                socket_.end_late();
+            }
+        }
         Inside(const Inside &) = delete;
         Inside &operator=(const Inside &) = delete;
 
     private:
-        std::atomic<std::uint32_t> &inside_;
+        const Socket &socket_;
     };
     using Count = std::atomic<std::uint64_t>;
     // Says why a call that receives has nothing: the end, or an error.
@@ -309,7 +324,11 @@ private:
     [[nodiscard]] bool closed_unread(int fd);
     [[nodiscard]] bool closed_with_doorbell() const;
     [[nodiscard]] std::uint64_t explained(std::uint64_t in_tcp) const;
-    void unmap(Link *link);
+    void unmap(Link *link) const;
+    [[nodiscard]] Link *drop_link();
+    [[nodiscard]] bool is_unused() const;
+    void end_late() const;
+    [[nodiscard]] int descriptor(int fd) const;
     [[nodiscard]] bool has_lost_peer() const;
     [[nodiscard]] bool may_lack_bytes() const;
     void lose_bytes();
@@ -352,6 +371,7 @@ private:
     [[nodiscard]] static Nothing sleep_on(int fd, std::int64_t began);
     [[nodiscard]] static short events_now(int fd, short events);
     [[nodiscard]] ssize_t end_of(int fd, const Nothing &nothing);
+    [[nodiscard]] ssize_t end_of_closed(const Nothing &nothing) const;
     [[nodiscard]] ssize_t end_of_error(int error);
     int told_of(int error);
 
@@ -400,6 +420,8 @@ private:
     std::atomic<bool> has_link_;
     std::atomic<bool> is_mirrored_;
     mutable std::atomic<std::uint32_t> inside_;
+    mutable std::atomic<bool> has_ended_;  // end() was called, and its place is not given back yet
+    Link *ended_;                          // the link of that time
     std::uint32_t side_;
     Role role_;
     bool is_smc_;

@@ -208,8 +208,12 @@ void Sockets::count_from_here() {
 void Sockets::end(Socket &socket) {
     records::remove(socket);
     if (socket.one_process_less() && socket.end()) {
-        arena_.load()->give(place_of(socket));
+        give_back(socket);
     }
+}
+
+void Sockets::give_back(const Socket &socket) {
+    arena_.load()->give(place_of(socket));
 }
 
 // Calls use(one of its numbers, a Socket), once for each Socket of this process. A handler may call, so there

@@ -72,12 +72,14 @@ public:
             return by_kernel();
         }
         const bool is_last = take(fd, *socket, true);
-        const int result = by_kernel();
+        const int result = socket->close(by_kernel);
         if (is_last) {
             end(*socket);
         }
         return result;
     }
+    // The Socket has ended, and no thread uses it.
+    void give_back(const Socket &socket);
     // The process ends, and with it its descriptors, as if it closed them.
     void end_with_process();
     // The process is about to execute another program, whose use of the sockets is not counted. stay() is for

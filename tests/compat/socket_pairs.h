@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -94,6 +95,20 @@ static inline void connect_ends(int ends[2], int type, int flags) {
 
 static inline void make_pair(int ends[2]) {
     connect_ends(ends, SOCK_STREAM, 0);
+}
+
+/* Returns whether a thread of this process sleeps in this system call. */
+static inline bool is_in(pid_t thread, long call) {
+    char name[64];
+    char text[32] = "";
+    snprintf(name, sizeof(name), "/proc/self/task/%d/syscall", thread);
+    FILE *const status = fopen(name, "re");
+    const bool is_there = status != NULL && fgets(text, sizeof(text), status) != NULL;
+    if (status != NULL) {
+        assert_int_equal(fclose(status), 0);
+    }
+    char *end = text;
+    return is_there && strtol(text, &end, 10) == call && end != text;
 }
 
 static inline void close_pair(const int ends[2]) {

@@ -508,6 +508,70 @@ static void threads_splice_from_one_socket(void **state) {
     close_pair(ends);
 }
 
+struct receiving {
+    int fd;
+    atomic_int thread;
+    ssize_t got;
+    int error;
+};
+
+static void *receive_once(void *argument) {
+    struct receiving *const one = argument;
+    char bytes[8];
+    one->thread = gettid();
+    one->got = recv(one->fd, bytes, sizeof(bytes), 0);
+    one->error = errno;
+    return NULL;
+}
+
+enum wake { ShutDown, PeerEnds, PeerSends };
+static enum wake wakes[] = {ShutDown, PeerEnds, PeerSends};
+
+/* The thread that was in a call for the number before does not take the next connection's bytes, and its call
+ * ends.
+ */
+static void a_number_is_another_connections_during_a_receive(void **state) {
+    const enum wake how = *(const enum wake *)*state;
+    enum { rounds = 100 };
+    for (int round = 0; round < rounds; ++round) {
+        int ends[2];
+        int others[2];
+        char bytes[8];
+        make_pair(ends);
+        make_pair(others);
+        struct receiving one = {.fd = ends[1]};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, receive_once, &one), 0);
+        while (!is_in(one.thread, SYS_recvfrom)) {
+        }
+        if (how == ShutDown) {
+            assert_int_equal(shutdown(ends[1], SHUT_RDWR), 0);
+        }
+        assert_int_equal(dup2(others[1], ends[1]), ends[1]);
+        assert_int_equal(send(others[0], "new", 3, 0), 3);
+        if (how == PeerSends) {
+            assert_int_equal(send(ends[0], "late", 4, 0), 4);
+        } else if (how == PeerEnds) {
+            assert_int_equal(close(ends[0]), 0);
+        }
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        if (how != PeerSends) {
+            assert_int_equal(one.got, 0);
+        } else if (one.got != 4) { /* as rpma-run(1) says */
+            assert_true(in_the_memory);
+            assert_int_equal(one.got, -1);
+            assert_int_equal(one.error, EBADF);
+        }
+        assert_int_equal(recv(ends[1], bytes, sizeof(bytes), 0), 3);
+        assert_memory_equal(bytes, "new", 3);
+        if (how != PeerEnds) {
+            assert_int_equal(close(ends[0]), 0);
+        }
+        assert_int_equal(close(ends[1]), 0);
+        close_pair(others);
+    }
+}
+
 static void streams_of_stdio_use_sockets(void **state) {
     (void)state;
     int ends[2];
@@ -1385,6 +1449,9 @@ int main(int count, char **words) {
         cmocka_unit_test(sends_files),
         cmocka_unit_test(splices_between_pipes_and_sockets),
         cmocka_unit_test(threads_splice_from_one_socket),
+        cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[ShutDown]),
+        cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerEnds]),
+        cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerSends]),
         cmocka_unit_test(a_receive_of_all_has_one_time),
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(a_file_has_the_number_of_a_stream),
