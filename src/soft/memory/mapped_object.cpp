@@ -31,6 +31,7 @@
 #include "base/cancelling.hpp"
 #include "base/signals.hpp"
 #include "persist/proc_text.hpp"
+#include "soft/memory/peer_thread.hpp"
 
 namespace soft {
 
@@ -67,12 +68,6 @@ struct Closed {
 std::string_view target_of(int folder, const char *name, std::array<char, PATH_MAX> &room) {
     const long bytes = syscall(SYS_readlinkat, folder, name, room.data(), room.size());
     return {room.data(), bytes > 0 && bytes < PATH_MAX ? static_cast<std::size_t>(bytes) : 0};
-}
-
-// /proc may be that of another PID namespace, where numbers mean other processes.
-bool proc_is_of_this_namespace() {
-    std::array<char, PATH_MAX> room;
-    return target_of(AT_FDCWD, "/proc/self", room) == std::to_string(getpid());
 }
 
 // Returns whether an open object is the file. It takes what is known here, and does not wait for a server.

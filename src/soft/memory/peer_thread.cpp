@@ -67,6 +67,15 @@ bool is_stopped(pid_t process, pid_t thread) {
 
 }  // namespace
 
+bool proc_is_of_this_namespace() {
+    std::array<char, 16> number;
+    const long bytes = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", number.data(), number.size());
+    pid_t found = 0;
+    return bytes > 0 &&
+           std::from_chars(number.data(), number.data() + bytes, found).ptr == number.data() + bytes &&
+           found == getpid();
+}
+
 bool has_let_go(pid_t process, const Board::Access &access) {
     if (process <= 0) {
         return false;
@@ -77,7 +86,7 @@ bool has_let_go(pid_t process, const Board::Access &access) {
     if (tgkill(process, access.thread, 0) != 0) {
         return errno == ESRCH;
     }
-    const auto call = call_of(process, access.thread);
+    const auto call = proc_is_of_this_namespace() ? call_of(process, access.thread) : std::optional<long>{};
     if (!call) {
         return false;
     }

@@ -10,8 +10,13 @@
 
 namespace soft {
 
+// Returns whether /proc is that of this process' PID namespace. In another one's, numbers mean other
+// processes.
+[[nodiscard]] bool proc_is_of_this_namespace();
+
 // Returns whether this access of the peer, which it began before the call, is over, or stores nothing more.
-// Returns false when the kernel does not tell: it tells of a process that this one may trace (ptrace(2)).
+// Returns false when the kernel does not tell: it tells of a process that this one may trace (ptrace(2)),
+// and in the /proc of its own PID namespace.
 [[nodiscard]] bool has_let_go(pid_t process, const Board::Access &access);
 
 }  // namespace soft

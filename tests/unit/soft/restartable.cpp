@@ -314,6 +314,38 @@ void a_thread_that_is_gone_lets_go(void **) {
     assert_false(soft::has_let_go(0, {.offer = 1, .thread = process}));
 }
 
+// Its numbers are those of other processes there, such as kernel threads, which are in no call.
+void the_proc_of_another_namespace_tells_nothing(void **) {
+    const pid_t first = test::fork_child();
+    if (first == 0) {
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+            _exit(77);
+        }
+        const pid_t inner = test::fork_child();
+        if (inner == 0) {
+            const Child spins{[] {}};
+            const Child sleeps{[] { pause(); }};
+            bool tells = soft::proc_is_of_this_namespace();
+            for (int i = 0; i < 100; ++i) {
+                tells = tells || spins.has_let_go(false) || sleeps.has_let_go(true);
+                sched_yield();
+            }
+            _exit(tells ? 1 : 0);
+        }
+        int status = 0;
+        (void)waitpid(inner, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(first, &status, 0), first);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        std::puts("this user may make no PID namespace");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 void an_access_is_64_bits(void **) {
     const Board::Access whole{.offer = 16, .thread = 4'194'304, .is_call = true};
     const Board::Access again = Board::Access::of(whole.bits());
@@ -344,6 +376,7 @@ int main() {
         cmocka_unit_test(a_thread_lets_go_when_it_is_stopped),
         cmocka_unit_test(a_thread_that_sleeps_lets_go),
         cmocka_unit_test(a_thread_that_is_gone_lets_go),
+        cmocka_unit_test(the_proc_of_another_namespace_tells_nothing),
         cmocka_unit_test(an_access_is_64_bits),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
