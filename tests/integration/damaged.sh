@@ -38,9 +38,7 @@ rm store/default/2
 sick 'default: content 2 was deleted'
 refused_with 6 'default: content 2 was deleted' "$rpma" pull "$address" got
 abandoned 'default still has content 2, which was deleted'
-refused_with 3 'content 2 was not committed again: No such file or directory' "$rpma" rollback --sequence 2 "$address"
-grep -q 'a rollback to content 2 from 127.0.0.1\( (.*)\)\? did not commit: there is no such content; default still has content 2' server.err ||
-    die "the server does not say it"
+refused_with 3 'content 2 was deleted; nothing was committed' "$rpma" rollback --sequence 2 "$address"
 bounded "$rpma" list "$address" >stdout || die "list"
 grep -q '^default *2 .*FAULT: was deleted$' stdout || die "the list does not say it: $(cat stdout)"
 bounded "$rpma" pull "$address" got --sequence 1 >stdout || die "pull of the good content"
@@ -125,9 +123,16 @@ push first
 [ -e store/default/6 ] || die "the sequence of a file that is there was used again: $(ls store/default)"
 good
 
-# The store itself.
+# The store itself: it was moved, another one is in its place, or it is gone.
 mv store moved
-rm -r moved
+sick 'store ./store is not there any more: No such file or directory'
+cp -a moved store
+sick 'store ./store: another folder is there now'
+refused_with 6 'another folder is there now' "$rpma" push first "$address"
+rm -r store
+mv moved store
+good
+rm -r store
 sick 'store ./store was deleted'
 refused_with 6 'was deleted' "$rpma" push first "$address"
 stop_server

@@ -15,7 +15,7 @@
 // RPMA_TEST_NO_ROOM exists, they do not tell how much room there is, and while the one of RPMA_TEST_CLONES
 // exists, they clone files (FICLONE), by a copy. The FIFO that RPMA_TEST_SLOW_PAGES names holds, in the same
 // way, the pages of each file that is mapped to be read. While the file that RPMA_TEST_READ_ONLY names
-// exists, no file can be opened for writing alone. With RPMA_TEST_FILE_SYSTEM each file system says that it
+// exists, no file can be opened for writing. With RPMA_TEST_FILE_SYSTEM each file system says that it
 // is of this type, a number.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -212,7 +212,7 @@ EXPORTED int openat(int folder, const char *path, int flags, ...) {
     if (std::string_view{path} == "slow") {
         wait_for_the_disk("RPMA_TEST_SLOW_NAME");
     }
-    if ((flags & O_ACCMODE) == O_WRONLY && exists("RPMA_TEST_READ_ONLY")) {
+    if ((flags & O_ACCMODE) != O_RDONLY && exists("RPMA_TEST_READ_ONLY")) {
         errno = EROFS;
         return -1;
     }

@@ -40,20 +40,27 @@ refused_with 6 'default has no content 1 (expected one of 2 to 4)' "$rpma" pull 
 bounded "$rpma" rollback "$address" --sequence 2 >stdout || die "rollback"
 grep -q '^sequence *5$' stdout || die "another sequence: $(cat stdout)"
 pulled b
-listed '3 4 5'
+listed '2 3 4 5' # 2 and 5 are one file, which --keep counts once
 grep -q '^default *5 .* the file b$' stdout || die "another label: $(cat stdout)"
-bounded "$rpma" rollback "$address" >stdout || die "rollback to the one before"
+refused_with 6 'has no content before content 2' "$rpma" rollback "$address"
+bounded "$rpma" rollback "$address" --sequence 4 >stdout || die "rollback to content 4"
 pulled d
-listed '4 5 6'
+listed '2 3 4 5 6'
 [ store/default/4 -ef store/default/6 ] || die "the rollback has copied the content"
-refused_with 6 'has no content 3' "$rpma" rollback "$address" --sequence 3
-refused_with 6 'has no content before the newest' "$rpma" rollback "$address/other"
-grep -q '^committed *default: content 6, 1048576 bytes' server.out || die "the server says nothing: $(cat server.out)"
+# The night before the one that was rolled back to, and so on.
+bounded "$rpma" rollback "$address" >stdout || die "rollback to the one before"
+grep -q '^from *3$' stdout || die "it is another one: $(cat stdout)"
+pulled c
+bounded "$rpma" rollback "$address" >stdout || die "rollback to the one before that"
+pulled b
+refused_with 6 'has no content 1 (rpma list)' "$rpma" rollback "$address" --sequence 1
+refused_with 6 'has no content before content 1' "$rpma" rollback "$address/other"
+grep -q '^committed *default: content 8, 1048576 bytes' server.out || die "the server says nothing: $(cat server.out)"
 
 # A push says which sequence it expects.
-refused_with 6 'the newest content is 6 (expected 5: --if-sequence)' "$rpma" push a "$address" --if-sequence 5
+refused_with 6 'the newest content is 8 (expected 5: --if-sequence)' "$rpma" push a "$address" --if-sequence 5
 refused_with 6 'the newest content is 0 (expected 3: --if-sequence)' "$rpma" push a "$address/new" --if-sequence 3
-bounded "$rpma" push a "$address" --if-sequence 6 >stdout || die "push --if-sequence"
+bounded "$rpma" push a "$address" --if-sequence 8 >stdout || die "push --if-sequence"
 bounded "$rpma" push a "$address/new" --if-sequence 0 >stdout || die "push of the first"
 refused_with 3 'has 1048576 bytes (expected at least 2M: --min-size); nothing was committed' "$rpma" push b "$address" --min-size 2M
 bounded "$rpma" push b "$address" --min-size 1M >stdout || die "push --min-size"
@@ -94,11 +101,13 @@ refused_with 6 'the server has room for ' "$rpma" push five "$address"
 refused_with 6 'the server has room for ' "$rpma" push "$address" --run cat /dev/zero
 stop_server
 before="$(ls store | wc -l) names, $(find store -type f ! -name .measured ! -name .identity -printf '%i %s\n' | sort -u | awk '{ bytes += $2 } END { print bytes }') bytes"
-start_server store --keep 1 --max-bytes 6M
+start_server store --keep 3 --max-bytes 6M
 grep -q "^holds *$before$" server.out || die "expected $before: $(cat server.out)"
+stop_server
+start_server store --keep 1 --max-bytes 6M
 push c
-listed 10 # after it, what has to go is gone
-[ "$(ls store/default)" = 10 ] || die "more than one stays: $(ls store/default)"
+listed 12 # after it, what has to go is gone
+[ "$(ls store/default)" = 12 ] || die "more than one stays: $(ls store/default)"
 head -c 3M /dev/zero >three
 push three "$address/third"
 stop_server

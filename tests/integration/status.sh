@@ -51,7 +51,8 @@ stop_server
 start_server store --max-names 2
 refused_with 6 '2 names, and takes no other (rpma serve --max-names)' "$rpma" push content "$address/third"
 push content "$address/other"
-push content
+head -c 1M /dev/urandom >later
+push later
 bounded "$rpma" rollback "$address" >stdout 2>stderr || die "rollback"
 status '^last *default: content 3, 1048576 bytes'
 stop_server

@@ -93,7 +93,7 @@ export RPMA_TEST_READ_ONLY=$work/read_only
 start_server store --metrics METRICS
 unset RPMA_TEST_READ_ONLY
 touch read_only
-refused_with 6 "cannot be written: Read-only file system" "$rpma" status "$address"
+refused_with 6 "cannot have another file: Read-only file system" "$rpma" status "$address"
 scraped
 grep -qxF 'rpma_faults{kind="store"} 1' metrics || die "no metric of it: $(grep faults metrics)"
 rm read_only

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/checksum.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace cli {
 
@@ -64,6 +65,9 @@ Outcome<Note> note_in(const json &object) {
         return failed("has a damaged note");
     }
     note.length = bytes->get<std::uint64_t>();
+    if (note.length > largest_capacity) {
+        return failed("has a damaged note");
+    }
     if (std::string tag; object.contains("tag")) {
         const auto parsed = take(object, "tag", tag) ? parse_tag(tag) : failed("");
         if (!parsed) {
@@ -154,6 +158,11 @@ std::string encode_note(const Note &note) {
     return json_text(object_of(note));
 }
 
+bool are_same(const Note &left, const Note &right) {
+    return left.length == right.length && left.checksum == right.checksum && left.time == right.time &&
+           left.tag == right.tag;
+}
+
 Outcome<Note> decode_note(std::string_view text) {
     const json object = text.size() <= longest_note ? json::parse(text, nullptr, false) : json{};
     return object.is_object() ? note_in(object) : failed("has a damaged note");
@@ -185,7 +194,7 @@ std::uint64_t sequence_of(std::string_view file_name) {
     const auto [end, error] =
         std::from_chars(file_name.data(), file_name.data() + file_name.size(), sequence);
     const bool is_number = error == std::errc{} && end == file_name.data() + file_name.size();
-    return is_number && !file_name.starts_with('0') ? sequence : 0;
+    return is_number && sequence <= largest_sequence && !file_name.starts_with('0') ? sequence : 0;
 }
 
 }  // namespace cli

@@ -31,6 +31,9 @@ inline constexpr std::size_t longest_note = 2048;
 [[nodiscard]] Outcome<Note> decode_note(std::string_view text);
 
 // A content in the list that a server makes for a client.
+// Returns whether they are those of one push.
+[[nodiscard]] bool are_same(const Note &left, const Note &right);
+
 struct Listed {
     std::string name;
     std::uint64_t sequence = 0;
@@ -41,6 +44,9 @@ struct Listed {
 [[nodiscard]] std::string encode_list(const std::vector<Listed> &contents);
 // Returns the list, or the reason why the text is none. Any byte may come from a peer.
 [[nodiscard]] Outcome<std::vector<Listed>> decode_list(std::string_view text);
+
+// The numbers of JSON are exact up to here.
+inline constexpr std::uint64_t largest_sequence = (std::uint64_t{1} << 53) - 1;
 
 // Returns the sequence that is the name of a content's file; 0 when the name is that of no content.
 [[nodiscard]] std::uint64_t sequence_of(std::string_view file_name);

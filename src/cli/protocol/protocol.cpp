@@ -192,7 +192,7 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
          {&offer.tag.epoch, &offer.tag.number, &offer.tag.writer, &offer.instance}) {
         *number = reader.little<std::uint64_t>();
     }
-    if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > offer.capacity) {
+    if (offer.capacity == 0 || offer.capacity > largest_capacity || offer.length > largest_capacity) {
         return failed("sent an impossible offer (a capacity of {} bytes, a content of {})", offer.capacity,
                       offer.length);
     }

@@ -35,11 +35,6 @@ double duration_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-bool are_same(const Note &left, const Note &right) {
-    return left.length == right.length && left.checksum == right.checksum && left.time == right.time &&
-           left.tag == right.tag;
-}
-
 }  // namespace
 
 Follower::Follower(Store &store, Address leader, std::uint64_t keep, std::uint64_t max_names,
@@ -182,7 +177,7 @@ Outcome<> Follower::look() {
     took_ = Clock::now() - told;
     std::map<std::string, std::vector<Listed>> names;
     for (Listed &content : list) {
-        if (!is_name(content.name) || content.sequence == 0 ||
+        if (!is_name(content.name) || content.sequence == 0 || content.sequence > largest_sequence ||
             encode_note(content.note).size() > longest_note) {
             return failed("{}: lists what no store has", leader_name_);
         }

@@ -285,6 +285,9 @@ void Server::finish(Storage::Job &job) {
     }
     const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
     const Content content = commits && done ? store_.committed(*job.upload) : Content{};
+    if (commits && (job.answer.error == EEXIST || job.answer.verdict == Verdict::Unknown)) {
+        store_.skip_sequence(*job.upload);
+    }
     tell_verdict(job);
     const auto is_its_client = [&](const auto &entry) { return entry.second.number == job.client; };
     const auto found = std::ranges::find_if(clients_, is_its_client);

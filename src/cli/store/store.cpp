@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -60,6 +62,9 @@ Mapping map(int fd, std::size_t size) {
     Mapping mapping{size, MAP_SHARED_VALIDATE | MAP_SYNC, fd};
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
 }
+
+// Of a content that a push has removed since it was found. It has no fault.
+constexpr const char *kind_of_pruned = "pruned";
 
 // The rate of a check counts this for each content, beside its bytes.
 constexpr std::uint64_t cost_of_look = std::uint64_t{64} << 10;
@@ -144,8 +149,8 @@ Outcome<> Store::try_out() {
     if (access("/proc/self/fd", X_OK) != 0) {
         return failed("/proc is not there, through which a file gets its name: {}", errno_text(errno));
     }
-    measured_file_.reset(
-        openat(folder_.get(), measured_name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    (void)unlinkat(folder_.get(), measured_name, 0);
+    measured_file_.reset(openat(folder_.get(), measured_name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     const int error = measured_file_ ? allocate(measured_file_.get(), 0, page_size) : errno;
     if (error != 0) {
         return failed("cannot allocate {}: {}", measured_name, errno_text(error));
@@ -217,6 +222,7 @@ Outcome<> Store::read_name(const std::string &name) {
     }
     const base::Lock lock{names_mutex_};
     Name &found = names_[name];
+    std::set<std::uint64_t> inodes;
     for (const std::string &file_name : TRY(names_in(folder.get()))) {
         const std::uint64_t sequence = sequence_of(file_name);
         if (sequence == 0) {
@@ -232,7 +238,8 @@ Outcome<> Store::read_name(const std::string &name) {
         entry.inode = status.st_ino;
         if (note) {
             entry.note = *std::move(note);
-            space_->used.fetch_add(found.own_bytes(sequence), std::memory_order_relaxed);
+            const bool is_first = inodes.insert(entry.inode).second;
+            space_->used.fetch_add(is_first ? entry.note.length : 0, std::memory_order_relaxed);
         } else {
             entry.damage = note.error().text;
         }
@@ -257,6 +264,37 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
         return other.first != sequence && other.second.inode == entry.inode;
     };
     return std::ranges::any_of(contents, shares) ? 0 : entry.note.length;
+}
+
+// Those with a fault go first, so that a push over a damaged content costs no good one, and then the oldest.
+// Several contents are one file when one was committed again; of these the first and the last one stay with
+// it.
+std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &known,
+                                          std::uint64_t stay) const {
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> files;
+    for (const auto &[sequence, entry] : known.contents) {
+        files[{entry.inode, entry.inode == 0 ? sequence : 0}].push_back(sequence);
+    }
+    std::vector<std::uint64_t> go;
+    std::vector<std::tuple<bool, std::uint64_t, std::span<const std::uint64_t>>> order;
+    for (const auto &[file, sequences] : files) {
+        go.insert(go.end(), sequences.begin() + 1, std::max(sequences.end() - 1, sequences.begin() + 1));
+        const std::uint64_t last = sequences.back();
+        order.emplace_back(last_fault_of(name, last, known.contents.at(last)).empty(), last, sequences);
+    }
+    const auto before = [](const auto &left, const auto &right) {
+        return std::pair{std::get<0>(left), std::get<1>(left)} <
+               std::pair{std::get<0>(right), std::get<1>(right)};
+    };
+    std::ranges::sort(order, before);
+    order.resize(order.size() - std::min<std::uint64_t>(order.size(), stay));
+    for (const auto &[is_good, last, sequences] : order) {
+        go.push_back(sequences.front());
+        if (sequences.size() > 1) {
+            go.push_back(last);
+        }
+    }
+    return go;
 }
 
 std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() const {
@@ -294,14 +332,23 @@ Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &
             continue;
         }
         const base::Fd inside{openat(folder, name.c_str(), folder_flags)};
-        if (!inside) {
-            return failed("{}: cannot open it as a folder: {}", name, errno_text(errno));
+        if (!inside && (errno == ENOTDIR || errno == ENOENT)) {
+            continue;  // somebody else's, or removed meanwhile
+        }
+        const auto files =
+            inside ? names_in(inside.get()) : failed("cannot be opened as a folder: {}", errno_text(errno));
+        if (!files) {
+            found({name, 0, {}, files.error().text});
+            continue;
         }
         std::vector<std::uint64_t> sequences;
-        for (const std::string &file_name : TRY(names_in(inside.get()))) {
+        for (const std::string &file_name : *files) {
             if (const std::uint64_t sequence = sequence_of(file_name); sequence != 0) {
                 sequences.push_back(sequence);
             }
+        }
+        if (sequences.empty() && faccessat(inside.get(), identity_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+            found({name, 0, {}, "is a store of its own: was a copy made into a copy?"});
         }
         std::ranges::sort(sequences, std::greater{});
         for (const std::uint64_t sequence : sequences) {
@@ -340,10 +387,11 @@ void Store::check() {
     };
     const auto take = [this](const Listed &content) { take_fault(content); };
     do {
-        if (const auto checked = check_contents(folder_.get(), take, may_read); !checked) {
+        if (const auto checked = check_contents(folder_.get(), take, may_read); checked) {
+            checks_.fetch_add(1, std::memory_order_relaxed);
+        } else {
             BASE_LOG(Error, "%s: %s", text().c_str(), checked.error().text.c_str());
         }
-        checks_.fetch_add(1, std::memory_order_relaxed);
         // A store of few contents is read once a second at most.
     } while (pace.rate() != 0 && may_read(pace.rate()));
 }
@@ -391,6 +439,10 @@ Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, co
         return known;
     }
     Fault found = fault_of_file(name, sequence, entry.note);
+    if (found.kind == "deleted" && !is_there(name, sequence)) {
+        found.kind = kind_of_pruned;  // a later push has taken its place meanwhile
+        return found;
+    }
     const base::Lock lock{damage_mutex_};
     if (found.text.empty()) {
         seen_.erase({name, sequence});
@@ -463,6 +515,10 @@ std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std:
     health.store = identity_;
     health.bytes = used();
     std::uint64_t largest = 0;
+    const auto last = [this] {
+        const base::Lock lock{names_mutex_};
+        return last_;
+    }();
     for_each_name([&](const std::string &name, const Name &known) {
         ++health.names;
         health.contents += known.contents.size();
@@ -473,11 +529,12 @@ std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std:
             return;
         }
         const auto &[sequence, entry] = *known.contents.rbegin();
-        if (entry.note.time > health.last.note.time) {
+        if (last.second != 0 ? last == std::pair{name, sequence} : entry.note.time > health.last.note.time) {
             health.last = {name, sequence, entry.note, {}};
         }
         largest = std::max(largest, entry.note.length);
-        if (const Fault found = (this->*fault)(name, sequence, entry); !found.text.empty()) {
+        const Fault found = (this->*fault)(name, sequence, entry);
+        if (!found.text.empty() && found.kind != kind_of_pruned) {
             health.reasons.push_back({found.kind, name, sequence, found.text});
         }
     });
@@ -495,10 +552,10 @@ void Store::tell(Health &health) const {
     } else {
         health.reasons.push_back({"room", {}, 0, free.error().text});
     }
-    if (const std::string why = why_no_push(); !why.empty()) {
+    const std::string why = why_no_push();
+    const int error = why.empty() ? try_file() : 0;
+    if (!why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
-    } else if (const std::string fault = why_not_writable(); !fault.empty()) {
-        health.reasons.push_back({"store", {}, 0, fault});
     }
     const std::uint64_t largest = tell_names(health, &Store::fault_of);
     // The next push is often as large as the last, and needs room beside it.
@@ -509,6 +566,11 @@ void Store::tell(Health &health) const {
                                   fmt::format("there is room for {} bytes, and the largest of the newest "
                                               "contents has {}",
                                               *free, largest)});
+    } else if (error != 0) {
+        health.reasons.push_back({is_full(error) ? "room" : "store",
+                                  {},
+                                  0,
+                                  fmt::format("{} cannot have another file: {}", text(), errno_text(error))});
     }
 }
 
@@ -549,16 +611,26 @@ std::string Store::why_no_push() const {
     if (fstat(folder_.get(), &status) != 0 || status.st_nlink == 0) {
         return fmt::format("{} was deleted", text());
     }
+    struct stat now{};
+    if (stat(path_.c_str(), &now) != 0) {
+        return fmt::format("{} is not there any more: {}", text(), errno_text(errno));
+    }
+    if (now.st_dev != status.st_dev || now.st_ino != status.st_ino) {
+        return fmt::format(
+            "{}: another folder is there now: it was moved, or a file system was mounted over "
+            "it (expected a start of the server again on the right one)",
+            text());
+    }
     return {};
 }
 
-// A file system that takes no change any more, as some do after an error, says so when a file is opened for
-// writing. This changes nothing.
-std::string Store::why_not_writable() const {
-    const base::Fd file{openat(folder_.get(), identity_name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)};
-    return file || (errno != EROFS && errno != EIO)
-               ? std::string{}
-               : fmt::format("{} cannot be written: {}", text(), errno_text(errno));
+// Does what a push does first. A file system that takes no change any more, as some do after an error, one
+// without room for another file, and a quota say so. Returns 0 or an errno value.
+int Store::try_file() const {
+    const base::Fd file = unnamed_file(folder_.get());
+    const int error = file ? allocate(file.get(), 0, page_size) : errno;
+    const bool is_own_limit = error == EMFILE || error == ENFILE || error == ENOMEM;
+    return is_own_limit ? 0 : error;
 }
 
 std::string Store::what_stays(const std::string &name) const {
@@ -585,7 +657,10 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
     if (found != names_.end() && !found->second.unread.empty()) {
         return failed("{}: {}", name, found->second.unread);
     }
-    StoreUpload::Options options{found == names_.end(), 0, {}, {}, 0, true, true, {}};
+    if (found != names_.end() && found->second.last >= largest_sequence) {
+        return failed("{}: no sequence is left", name);
+    }
+    StoreUpload::Options options{found == names_.end(), 0, {}, {}, {}, 0, true, true, {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -611,16 +686,8 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
             options.tagged_sequence = tagged->first;
             options.is_whole = known_fault_of(name, tagged->first, tagged->second).text.empty();
         }
-        // Those with a fault go first, so that a push over a damaged content costs no good one.
-        const std::size_t stay = options_.keep - 1;
-        for (const bool goes_good : {false, true}) {
-            for (const auto &[one, entry] : contents) {
-                if (contents.size() - options.surplus.size() > stay &&
-                    last_fault_of(name, one, entry).empty() == goes_good) {
-                    options.surplus.push_back(one);
-                }
-            }
-        }
+        options.surplus = surplus(name, found->second, options_.keep - 1);
+        options.surplus_of_rollback = surplus(name, found->second, options_.keep);
     }
     return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));
 }
@@ -647,6 +714,7 @@ Content Store::committed(const Upload &upload) {
     Name &name = names_[done.name()];
     name.contents[sequence] = {done.note(), done.inode(), {}};
     name.last = std::max(name.last, sequence);
+    last_ = {done.name(), sequence};
     space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);
     for (const std::uint64_t gone : done.surplus()) {
         if (name.contents.contains(gone)) {
@@ -659,6 +727,13 @@ Content Store::committed(const Upload &upload) {
     return {sequence, done.note().length, done.note().checksum};
 }
 
+void Store::skip_sequence(const Upload &upload) {
+    const base::Lock lock{names_mutex_};
+    if (const auto found = names_.find(upload.name()); found != names_.end()) {
+        found->second.last = std::max(found->second.last, upload.sequence());
+    }
+}
+
 bool Store::is_fatal(const Answer &answer) {
     return (answer.verdict == Verdict::NotDurable || answer.verdict == Verdict::Unknown) &&
            is_of_device(answer.error);
@@ -668,7 +743,10 @@ std::string Store::list(const std::string &name) const {
     std::vector<Listed> contents;
     const auto add = [&](const std::string &one, const Name &known) {
         for (const auto &[sequence, entry] : known.contents) {
-            contents.push_back({one, sequence, entry.note, fault_of(one, sequence, entry).text});
+            Fault fault = fault_of(one, sequence, entry);
+            if (fault.kind != kind_of_pruned) {
+                contents.push_back({one, sequence, entry.note, std::move(fault.text)});
+            }
         }
     };
     if (name.empty()) {
@@ -684,6 +762,12 @@ std::optional<Store::Name> Store::contents_of(const std::string &name) const {
     const base::Lock lock{names_mutex_};
     const auto found = names_.find(name);
     return found != names_.end() ? std::optional{found->second} : std::nullopt;
+}
+
+bool Store::is_there(const std::string &name, std::uint64_t sequence) const {
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    return found != names_.end() && found->second.contents.contains(sequence);
 }
 
 Outcome<Download> Store::download(const std::string &name, std::uint64_t sequence) const {
@@ -706,10 +790,18 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
                       contents.begin()->first, contents.rbegin()->first);
     }
     const Note &note = entry->second.note;
-    if (const std::string fault = fault_of(name, entry->first, entry->second).text; !fault.empty()) {
-        return failed("{}: content {} {}", name, entry->first, fault);
+    if (const Fault fault = fault_of(name, entry->first, entry->second); fault.kind == kind_of_pruned) {
+        return download(name, sequence);
+    } else if (!fault.text.empty()) {
+        return failed("{}: content {} {}", name, entry->first, fault.text);
     }
-    const base::Fd file = TRY(open_content(folder_.get(), name, entry->first));
+    const auto opened = open_content(folder_.get(), name, entry->first);
+    if (!opened) {
+        return is_there(name, entry->first)
+                   ? failed("{}: content {} {}", name, entry->first, opened.error().text)
+                   : download(name, sequence);
+    }
+    const base::Fd &file = *opened;
     const std::size_t size = std::max<std::uint64_t>(note.length, 1);
     auto mapping = std::make_shared<Mapping>();
     if (is_copied_ || note.length == 0) {

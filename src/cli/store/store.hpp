@@ -139,6 +139,8 @@ public:
     // Takes the commit of an upload into account, and returns what was committed. The thread of a replica may
     // call it.
     Content committed(const Upload &upload);
+    // The sequence of an upload has a file that is not known here. The next push has a later one.
+    void skip_sequence(const Upload &upload);
     // Returns whether storage has failed in such a way that no push may follow. Each push has a file of its
     // own, so only an error of the device itself concerns the next one.
     [[nodiscard]] static bool is_fatal(const Answer &answer);
@@ -158,7 +160,7 @@ public:
     [[nodiscard]] std::string list(const std::string &name) const;
 
 private:
-    [[nodiscard]] std::string why_not_writable() const;
+    [[nodiscard]] int try_file() const;
     struct Name {
         std::map<std::uint64_t, Entry> contents;  // by sequence
         std::uint64_t last = 0;                   // the highest sequence that was used
@@ -178,6 +180,9 @@ private:
     [[nodiscard]] Outcome<> know_itself();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);
+    // Returns the contents of a name that go when so many of its files stay.
+    [[nodiscard]] std::vector<std::uint64_t> surplus(const std::string &name, const Name &known,
+                                                     std::uint64_t stay) const;
     [[nodiscard]] Outcome<> make_durable();
     // In a thread of its own: compares the bytes of all contents with their checksums.
     void check();
@@ -199,6 +204,7 @@ private:
     std::uint64_t tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
                                                                    const Entry &) const) const;
     [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
+    [[nodiscard]] bool is_there(const std::string &name, std::uint64_t sequence) const;
     // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
     void for_each_name(const std::function<void(const std::string &, const Name &)> &look) const;
 
@@ -211,6 +217,8 @@ private:
     bool is_copied_ = false;
     mutable base::Mutex names_mutex_;
     std::map<std::string, Name> names_ GUARDED_BY(names_mutex_);
+    // The last commit since the start, by name and sequence.
+    std::pair<std::string, std::uint64_t> last_ GUARDED_BY(names_mutex_);
     std::shared_ptr<Space> space_ = std::make_shared<Space>();
     base::Fd measured_file_;
     mutable base::Mutex damage_mutex_;

@@ -222,7 +222,11 @@ Answer StoreUpload::reserve(std::uint64_t length) {
             !allocates ||
             fallocate(file_.get(), 0, static_cast<off_t>(taken_), static_cast<off_t>(more)) == 0 ||
             errno == EOPNOTSUPP;
-        return done ? 0 : errno;
+        const int failure = done ? 0 : errno;
+        if (!done) {
+            (void)ftruncate(file_.get(), static_cast<off_t>(taken_));  // ext4 keeps what it has allocated
+        }
+        return failure;
     };
     int error = allocate();
     if (struct statvfs where{}; is_full(error) && fstatvfs(store_.get(), &where) == 0 &&
@@ -451,6 +455,7 @@ Answer StoreUpload::roll_back(std::uint64_t sequence) {
     }
     note_ = *std::move(note);
     rolled_back_ = sequence;
+    options_.surplus = options_.surplus_of_rollback;
     return publish();
 }
 

@@ -43,12 +43,13 @@ class StoreUpload final : public Upload {
 public:
     struct Options {
         bool is_new_name;
-        std::uint64_t newest;                // the content before this one; 0 without one
-        std::vector<std::uint64_t> surplus;  // the contents that go when this one comes
-        Note tagged;                         // that of the newest tag, if there is one
-        std::uint64_t tagged_sequence;       // of its content
-        bool is_whole;                       // as far as is known without a look at its file, that is good
-        bool newest_is_good;                 // as far as is known without a look at its file
+        std::uint64_t newest;                            // the content before this one; 0 without one
+        std::vector<std::uint64_t> surplus;              // the contents that go when this one comes
+        std::vector<std::uint64_t> surplus_of_rollback;  // the same, when this one is an earlier one again
+        Note tagged;                                     // that of the newest tag, if there is one
+        std::uint64_t tagged_sequence;                   // of its content
+        bool is_whole;        // as far as is known without a look at its file, that is good
+        bool newest_is_good;  // as far as is known without a look at its file
         // Takes what is wrong with the newest content. Any thread may call it.
         std::function<void(const std::string &)> tell_damage;
     };

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "cli/transfer/transfer.hpp"
@@ -33,17 +34,35 @@ Outcome<> list(const TransferOptions &options) {
     return {};
 }
 
+// Returns the last good content that was pushed before the newest one, which may be an earlier one again.
+Outcome<Listed> find_earlier(std::span<const Listed> contents, const std::string &address) {
+    const auto is_newest = [&](const Listed &content) {
+        return are_same(content.note, contents.back().note);
+    };
+    const auto pushed = std::ranges::find_if(contents, is_newest);
+    const std::span earlier{contents.begin(), pushed};
+    const auto good =
+        std::ranges::find_if(earlier.rbegin(), earlier.rend(), &std::string::empty, &Listed::fault);
+    if (good == earlier.rend()) {
+        return failed(Exit::Refused, "{}: has no {}content before {}", address,
+                      earlier.empty() ? "" : "good ",
+                      contents.empty() ? "the newest" : fmt::format("content {}", pushed->sequence));
+    }
+    return *good;
+}
+
 // Finds the content that shall be the newest.
-Outcome<Listed> find_wanted(std::vector<Listed> contents, const RollbackOptions &options) {
+Outcome<Listed> find_wanted(std::span<const Listed> contents, const RollbackOptions &options) {
     if (options.sequence == 0) {
-        if (contents.size() < 2) {
-            return failed(Exit::Refused, "{}: has no content before the newest", options.address);
-        }
-        return contents[contents.size() - 2];
+        return find_earlier(contents, options.address);
     }
     const auto found = std::ranges::find(contents, options.sequence, &Listed::sequence);
     if (found == contents.end()) {
         return failed(Exit::Refused, "{}: has no content {} (rpma list)", options.address, options.sequence);
+    }
+    if (!found->fault.empty()) {
+        return failed(Exit::NotCommitted, "{}: content {} {}; nothing was committed", options.address,
+                      found->sequence, found->fault);
     }
     return *found;
 }
@@ -65,12 +84,21 @@ Outcome<> rollback(const RollbackOptions &options) {
         return failed(Exit::Refused, "{}: another content was committed meanwhile; nothing was changed",
                       options.address);
     }
-    const Answer answer = TRY(session->roll_back(wanted.sequence));
+    const auto unknown = [&](const std::string &text) {
+        return std::unexpected{
+            Failure{fmt::format("{}; the newest content is {}, as before, or content {}, which is {} again",
+                                text, contents.back().sequence, session->offer().sequence, wanted.sequence),
+                    Exit::Unknown, session->offer().sequence, wanted.note.checksum}};
+    };
+    const auto answered = session->roll_back(wanted.sequence);
+    if (!answered) {
+        return unknown(answered.error().text);
+    }
+    const Answer &answer = *answered;
     session->close();
     if (answer.verdict == Verdict::Unknown) {
-        return std::unexpected{Failure{fmt::format("{}: the server could not make the rollback durable: {}",
-                                                   options.address, errno_text(answer.error)),
-                                       Exit::Unknown, session->offer().sequence, wanted.note.checksum}};
+        return unknown(fmt::format("{}: the server could not make the rollback durable: {}", options.address,
+                                   errno_text(answer.error)));
     }
     if (answer.verdict != Verdict::Done) {
         return failed(Exit::NotCommitted, "{}: content {} was not committed again: {}", options.address,

@@ -190,7 +190,7 @@ void bad_offer_is_refused(void **) {
     refuse([](cli::Offer &offer) { offer.durability = cli::Durability{3}; }, "does not know");
     refuse([](cli::Offer &offer) { offer.capacity = 0; }, "impossible");
     refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "impossible");
-    refuse([](cli::Offer &offer) { offer.length = offer.capacity + 1; }, "impossible");
+    refuse([](cli::Offer &offer) { offer.length = cli::largest_capacity + 1; }, "impossible");
     refuse([](cli::Offer &offer) { offer.tag.number = cli::largest_number + 1; }, "impossible tag");
     refuse([](cli::Offer &offer) { offer.tag = {1, 0, 0}; }, "impossible tag");
 }

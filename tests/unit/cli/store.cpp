@@ -3,6 +3,7 @@
 // store.
 #include "cli/store/store.hpp"
 
+#include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -310,10 +311,95 @@ void what_is_left_has_a_name_that_counts(void **) {
     assert_fails(store->upload("other"), "has 1 names, and takes no other");
 }
 
+void foreign_numbers_end_no_name(void **) {
+    {
+        const Owned store = open_store();
+        push(*store, "name", first);
+        push(*store, "last", first);
+    }
+    const std::filesystem::path path = store_path();
+    std::filesystem::copy(path / "name/1", path / "name/18446744073709551615");
+    std::filesystem::rename(path / "last/1", path / "last/9007199254740991");
+    const Owned store = open_store();
+    assert_int_equal(push(*store, "name", second), 2);
+    assert_fails(store->upload("last"), "no sequence is left");
+    // Somebody has put a file where the next content would be.
+    std::filesystem::copy(path / "name/1", path / "name/3");
+    const auto upload = store->upload("name");
+    assert_true(upload.has_value());
+    const cli::Request request{.ask = cli::Ask::Commit, .length = 0, .checksum = 0};
+    assert_int_equal((*upload)->commit(request, {}).error, EEXIST);
+    store->skip_sequence(**upload);
+    assert_int_equal(push(*store, "name", first), 4);
+    assert_has(*store, "name", 0, first);
+}
+
+std::vector<std::string> faults_in(const std::string &path) {
+    const base::Fd folder{open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    std::vector<std::string> faults;
+    const auto found = [&](const cli::Listed &content) {
+        if (!content.fault.empty()) {
+            faults.push_back(content.name + ' ' + content.fault);
+        }
+    };
+    assert_true(cli::check_contents(folder.get(), found, [](std::uint64_t) { return true; }).has_value());
+    return faults;
+}
+
+// Wherever the folder has them.
+void what_is_no_name_ends_no_check(void **) {
+    const std::filesystem::path path = store_path();
+    {
+        const Owned store = open_store();
+        for (const char *name : {"a", "b", "c", "d"}) {
+            push(*store, name, first);
+            std::filesystem::resize_file(path / name / "1", 5);
+            folder::write(path / (std::string{"stray"} + name), "");
+        }
+        std::filesystem::create_symlink("a", path / "link");
+    }
+    assert_int_equal(faults_in(path).size(), 4);
+    std::filesystem::create_directory(path / "again");
+    folder::write(path / "again/.identity", "");
+    const auto faults = faults_in(path);
+    assert_int_equal(faults.size(), 5);
+    assert_true(std::ranges::any_of(
+        faults, [](const std::string &fault) { return fault.starts_with("again is a store of its own"); }));
+}
+
+void a_file_of_several_contents_counts_once(void **) {
+    {
+        const Owned store = open_store({.keep = 4});
+        for (int i = 0; i < 4; ++i) {
+            push(*store, "name", i % 2 == 0 ? first : second);
+        }
+        const auto upload = store->upload("name");
+        assert_true((*upload)->roll_back(2).verdict == cli::Verdict::Done);
+        (void)store->committed(**upload);
+        (*upload)->retire();
+        assert_has(*store, "name", 1, first);
+        assert_int_equal(store->used(), 2 * (first.size() + second.size()));
+    }
+    const Owned store = open_store({.keep = 3});
+    push(*store, "name", first);
+    for (const std::uint64_t gone : {1, 3}) {
+        assert_fails(store->download("name", gone), "has no content");
+    }
+    for (const std::uint64_t sequence : {2, 4, 5}) {
+        assert_has(*store, "name", sequence, second);
+    }
+    assert_has(*store, "name", 6, first);
+    assert_int_equal(store->used(), 2 * second.size() + first.size());
+    assert_false(std::filesystem::exists(folder::path / "store/name/1"));
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(checksum_is_crc32c),
+                                IN_FOLDER(foreign_numbers_end_no_name),
+                                IN_FOLDER(what_is_no_name_ends_no_check),
+                                IN_FOLDER(a_file_of_several_contents_counts_once),
                                 IN_FOLDER(what_is_committed_is_found_again),
                                 IN_FOLDER(a_content_that_goes_stays_for_its_reader),
                                 IN_FOLDER(one_opens_a_store),
