@@ -15,13 +15,14 @@
 #include "base/result.hpp"
 #include "soft/queues/completion_queue.hpp"
 #include "soft/queues/xrc_domain.hpp"
+#include "soft/wire/by_number.hpp"
 
 namespace soft {
 
 // UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others have lower
-// numbers. Those that can be connected by number have the TCP port at which their peers find them in the
+// numbers than the first of these. Those that can be connected by number have the TCP port at which their peers find them in the
 // lower 16 bits (cm/by_number.hpp), and the others a number there that is no such port.
-inline constexpr std::uint32_t first_datagram_number = 0x800000;
+using wire::first_datagram_number;
 inline constexpr std::uint32_t lowest_port_of_number = 1024;
 
 // Types whose peer acknowledges requests, and those that have only one of the two queues.

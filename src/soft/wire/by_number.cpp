@@ -24,7 +24,7 @@ std::optional<QueuePairNames> decode_names(std::span<const std::byte> private_da
     const auto source = reader.big<std::uint32_t>();
     const std::uint32_t type = destination >> number_bits;
     if (!ours || !reader.ok() || reader.left() != 0 || type < first_type || type > last_type ||
-        source > number_mask) {
+        (destination & number_mask) >= first_datagram_number || source > number_mask) {
         return std::nullopt;
     }
     return QueuePairNames{.type = QueuePairType{static_cast<std::uint8_t>(type)},

@@ -18,12 +18,14 @@
 namespace soft::wire {
 
 inline constexpr std::size_t queue_pair_names_bytes = 12;
+// UD queue pairs have the numbers from here on, and are not connected.
+inline constexpr std::uint32_t first_datagram_number = 0x800000;
 
 enum class QueuePairType : std::uint8_t { Reliable = 1, Unreliable = 2, XrcSend = 3, XrcReceive = 4 };
 
 struct QueuePairNames {
     QueuePairType type = QueuePairType::Reliable;  // of the source
-    std::uint32_t destination = 0;                 // of 24 bits
+    std::uint32_t destination = 0;                 // below first_datagram_number
     std::uint32_t source = 0;                      // of 24 bits
 
     friend bool operator==(const QueuePairNames &, const QueuePairNames &) = default;

@@ -39,6 +39,8 @@ void what_names_no_queue_pairs(void **) {
     assert_false(decode_names(frame(0, 0)).has_value());
     assert_false(decode_names(frame(5, 0)).has_value());
     assert_false(decode_names(frame(1, 1)).has_value());
+    const QueuePairNames of_datagrams{.destination = soft::wire::first_datagram_number, .source = 1};
+    assert_false(decode_names(encode(of_datagrams)).has_value());
     Bytes other = right;
     other[0] = std::byte{'S'};
     assert_false(decode_names(other).has_value());
