@@ -186,14 +186,19 @@ void Offers::keep_written(std::size_t number) {
 }
 
 // Returns whether the peer has closed its socket, as the kernel does for a process that ends. A thread that
-// accesses memory keeps its process's sockets open. This end may have shut its own side down. Of MPTCP the
-// kernel tells the state of one path only.
+// accesses memory keeps its process's sockets open. This end may have shut its own side down. A reset may
+// come from somebody else, so it counts only where the peer's process has no number here. Of MPTCP the kernel
+// tells the state of one path only.
 bool Offers::peer_is_gone() const {
     tcp_info info{};
     socklen_t size = sizeof(info);
-    return !base::is_multipath(socket_) && getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
-           info.tcpi_state != TCP_FIN_WAIT2;
+    if (base::is_multipath(socket_) || getsockopt(socket_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+        return false;
+    }
+    const bool is_reset = info.tcpi_state == TCP_CLOSE;
+    return is_reset ? process_ <= 0
+                    : info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_FIN_WAIT1 &&
+                          info.tcpi_state != TCP_FIN_WAIT2;
 }
 
 // Returns whether no access to an offer that is withdrawn is under way. To ask the kernel takes longer.

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -55,14 +56,18 @@ std::optional<long> call_of(pid_t process, pid_t thread) {
     return number;
 }
 
-// Returns whether the thread is stopped by a signal, as it is at the end of a system call or outside of one.
+// Returns whether the thread is stopped by a signal, as it is at the end of a system call or outside of one,
+// or has ended.
 bool is_stopped(pid_t process, pid_t thread) {
     const auto text = read_of(process, thread, "stat");
     if (!text) {
         return false;
     }
     const std::size_t name = text->view().rfind(')');
-    return name != std::string_view::npos && text->view().substr(name).starts_with(") T ");
+    constexpr std::array states{") T ", ") Z ", ") X "};
+    return name != std::string_view::npos && std::ranges::any_of(states, [&](const char *state) {
+               return text->view().substr(name).starts_with(state);
+           });
 }
 
 }  // namespace
@@ -86,12 +91,13 @@ bool has_let_go(pid_t process, const Board::Access &access) {
     if (tgkill(process, access.thread, 0) != 0) {
         return errno == ESRCH;
     }
-    const auto call = proc_is_of_this_namespace() ? call_of(process, access.thread) : std::optional<long>{};
-    if (!call) {
+    if (!proc_is_of_this_namespace()) {
         return false;
     }
-    return !access.is_call || (*call != SYS_process_vm_writev && *call != SYS_process_vm_readv) ||
-           is_stopped(process, access.thread);
+    const auto call = call_of(process, access.thread);
+    const bool is_outside =
+        call && (!access.is_call || (*call != SYS_process_vm_writev && *call != SYS_process_vm_readv));
+    return is_outside || is_stopped(process, access.thread);
 }
 
 }  // namespace soft

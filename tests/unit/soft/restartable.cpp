@@ -309,6 +309,15 @@ void a_thread_that_is_gone_lets_go(void **) {
         const Child child{[] { pause(); }};
         process = child.process();
     }
+    // One that its parent has not waited for is gone, too.
+    const pid_t ended = test::fork_child();
+    if (ended == 0) {
+        _exit(0);
+    }
+    siginfo_t information{};
+    assert_int_equal(waitid(P_PID, static_cast<id_t>(ended), &information, WEXITED | WNOWAIT), 0);
+    assert_true(soft::has_let_go(ended, {.offer = 1, .thread = ended}));
+    assert_int_equal(waitpid(ended, nullptr, 0), ended);
     assert_true(soft::has_let_go(process, {.offer = 1}));
     assert_true(soft::has_let_go(process, {.offer = 1, .thread = process}));
     assert_false(soft::has_let_go(0, {.offer = 1, .thread = process}));
