@@ -28,6 +28,11 @@ struct Range {
     [[nodiscard]] bool touches(std::uintptr_t first, std::size_t bytes) const {
         return begin < first ? first - begin < size : begin - first < bytes && size != 0;
     }
+    // Returns whether it has bytes where no program has memory.
+    [[nodiscard]] bool is_beyond() const {
+        constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
+        return begin + size > end || begin > end;
+    }
 };
 
 Range range_of(const void *address, std::size_t size) {
@@ -180,6 +185,12 @@ void chain(int signal, siginfo_t *info, void *context) {
 // Returns whether the fault is in the memory that a section touches. The kernel names a broken page by its
 // beginning.
 bool is_of(const Section &section, int signal, const siginfo_t *info) {
+    // Of an address that is none the processor does not say which it was (a general-protection fault).
+    if (signal == SIGSEGV && info->si_code == SI_KERNEL) {
+        return section.to.is_beyond() || std::ranges::any_of(section.from, [](const iovec &piece) {
+                   return range_of(piece.iov_base, piece.iov_len).is_beyond();
+               });
+    }
     const bool broken = signal == SIGBUS && info->si_code == BUS_MCEERR_AR;
     const std::size_t bytes = broken ? std::size_t{1} << info->si_addr_lsb : 1;
     const auto first = reinterpret_cast<std::uintptr_t>(info->si_addr);

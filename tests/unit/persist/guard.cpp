@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/parts.hpp"
 #include "base/signals.hpp"
 
 #include "../../child.hpp"
@@ -127,6 +128,22 @@ void reports_read_only_memory(void **) {
     assert_true(persist::guarded_copy(&value, memory, sizeof(value)));
     assert_int_equal(value, 0);
     munmap(memory, page);
+}
+
+// The processor reports another fault for an address that no program can have.
+void reports_addresses_that_are_none(void **) {
+    begin();
+    std::array<std::byte, 4096> here{};
+    for (const std::uintptr_t address : {std::uintptr_t{1} << 47, std::uintptr_t{1} << 63}) {
+        // NOLINTNEXTLINE(performance-no-int-to-ptr)
+        auto *const none = reinterpret_cast<std::byte *>(address);
+        assert_false(persist::guarded_copy(none, here.data(), here.size()));
+        assert_false(persist::guarded_copy(here.data(), none, here.size()));
+        assert_false(persist::guarded_copy(none, here.data(), 8));
+        assert_false(persist::guarded_store(reinterpret_cast<std::uint64_t *>(none), 1));
+        const std::array<iovec, 2> pieces{base::part_of(here.data(), 8), base::part_of(none, 8)};
+        assert_false(persist::guarded_gather(here.data() + 100, pieces));
+    }
 }
 
 void sections_nest(void **) {
@@ -445,6 +462,7 @@ int main() {
                                   cmocka_unit_test(reports_unmapped_memory),
                                   cmocka_unit_test(reports_a_truncated_file),
                                   cmocka_unit_test(reports_read_only_memory),
+                                  cmocka_unit_test(reports_addresses_that_are_none),
                                   cmocka_unit_test(sections_nest),
                                   cmocka_unit_test(threads_do_not_meet),
                                   cmocka_unit_test(works_with_an_alternate_stack),
