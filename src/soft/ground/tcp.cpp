@@ -134,8 +134,14 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
 
 base::Result<void> listen(int socket, int backlog) {
     // The connections inherit it, so that a server which ends them first can start again on its port at once.
+    // Before the socket listens it would let another user's socket take the port. Only a port that closed
+    // connections of an earlier listener have needs it then.
+    const bool listens = ::listen(socket, backlog) == 0;
+    if (!listens && errno != EADDRINUSE) {
+        return base::last_failure();
+    }
     set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (::listen(socket, backlog) != 0) {
+    if (!listens && ::listen(socket, backlog) != 0) {
         return base::last_failure();
     }
     return {};
