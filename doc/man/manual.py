@@ -18,11 +18,13 @@ from markdown import capital, plain
 # src/cli/failure.hpp, for people.
 EXITS = {
     '0': 'Done.',
-    '1': 'Failed; a line on standard error gives the reason.',
+    '1': 'Failed before anything was changed, or all was done and the summary could not be printed; a line on standard error says '
+         'which. Without a reader of standard output (a broken pipe) there is no line.',
     '2': 'The command line was not understood; nothing was done.',
     '3': 'Not committed: the push failed before its commit. The old content stays.',
     '4': 'Unknown whether committed: the push failed while the server committed. The newest content is the old one or the new one; '
-         'the line on standard error has the sequence and the checksum of the new, and **rpma-list**(1) tells which it is.',
+         'the line on standard error has the sequence and the checksum of the new, and **rpma-list**(1) tells which it is, once **rpma-status**(1) shows no '
+         'commit that is under way.',
     '5': 'Busy: another push is under way. Nothing was changed.',
     '6': 'Refused: the server refuses the request, or a store is sick, and the line gives the reason. Nothing was changed.',
     '7': 'Unreachable: there is no such host, no server of a store at the address, or none that answers, or keys or '

@@ -33,7 +33,7 @@ void check_offer(std::span<const std::byte> input) {
         const auto again = cli::encode_offer(*offer);
         const std::size_t size = offer->status == cli::Status::Ok ? 92 : 8;  // decoding may change a reason
         require(std::memcmp(again.data(), input.data(), size) == 0, "accepted bytes encode to themselves");
-        require(offer->capacity <= cli::largest_capacity && offer->length <= offer->capacity,
+        require(offer->capacity <= cli::largest_capacity && offer->length <= cli::largest_capacity,
                 "a content within bounds");
         require(std::ranges::all_of(offer->reason, [](char c) { return c >= ' ' && c <= '~'; }),
                 "a reason that a terminal can show");

@@ -16,7 +16,7 @@ start_server store --volatile
 push content
 head -c 8M /dev/zero >small/others 2>/dev/null || true
 for way in allocated written; do
-    refused_with 6 'refused: the server has no room: No space left on device (the file system of its store is full, as rpma status tells); nothing was committed' \
+    refused_with 6 'refused: the server has no room: No space left on device (the file system of its store has less than the push needs, or no inode; rpma status tells); nothing was committed' \
         "$rpma" push content "$address"
     grep -q 'a push from 127.0.0.1 ended without a commit: .*; default still has content 1$' server.err || die "the server does not say it"
     pulled content

@@ -310,7 +310,7 @@ def test_cases(servers):
     where = [server.where for server in servers]
     one, two, three = (write(name, name * 1000) for name in ("one", "two", "three"))
 
-    refused(1, "nothing was pushed to these servers yet", "pull", *where, "got")
+    refused(6, "nothing was pushed to these servers yet", "pull", *where, "got")
     table = done("push", one, *where, "--quorum", "3", "--label", "first")
     if len(re.findall(r"^127\.0\.0\.1:\d+ +committed +1$", table, re.M)) != 3:
         fail(f"expected three rows: {table}")

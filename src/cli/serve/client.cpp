@@ -51,7 +51,8 @@ Outcome<> Push::take(const Request &request, std::uint64_t capacity, Storage::Jo
             "push was faster)");
     }
     const bool rolls_back = request.ask == Ask::Rollback;
-    if (!rolls_back && (request.offset > capacity || request.length > capacity - request.offset)) {
+    if (rolls_back ? request.length != 0
+                   : request.offset > capacity || request.length > capacity - request.offset) {
         return failed("asks for {} bytes at {} (expected {} bytes at most in all)", request.length,
                       request.offset, capacity);
     }

@@ -707,8 +707,8 @@ std::string Store::blocks(const std::string &name, std::uint64_t sequence) const
     return folder ? read_blocks(folder.get(), blocks_name(sequence)) : "";
 }
 
-Content Store::committed(const Upload &upload) {
-    const auto &done = static_cast<const StoreUpload &>(upload);
+Content Store::committed(Upload &upload) {
+    auto &done = static_cast<StoreUpload &>(upload);
     const std::uint64_t sequence = done.sequence();
     const base::Lock lock{names_mutex_};
     Name &name = names_[done.name()];
@@ -716,6 +716,7 @@ Content Store::committed(const Upload &upload) {
     name.last = std::max(name.last, sequence);
     last_ = {done.name(), sequence};
     space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);
+    done.give_back();
     for (const std::uint64_t gone : done.surplus()) {
         if (name.contents.contains(gone)) {
             space_->give_back(name.own_bytes(gone));

@@ -138,7 +138,7 @@ public:
     }
     // Takes the commit of an upload into account, and returns what was committed. The thread of a replica may
     // call it.
-    Content committed(const Upload &upload);
+    Content committed(Upload &upload);
     // The sequence of an upload has a file that is not known here. The next push has a later one.
     void skip_sequence(const Upload &upload);
     // Returns whether storage has failed in such a way that no push may follow. Each push has a file of its

@@ -87,8 +87,8 @@ bool is_full(int error) {
 }
 
 bool is_of_device(int error) {
-    constexpr std::array others{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES,
-                                EPERM,  EMLINK,  ENOMEM, EMFILE, ENFILE};
+    constexpr std::array others{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES, EPERM,
+                                EMLINK, ENOMEM,  EMFILE, ENFILE, EXDEV,  EROFS};
     return error != 0 && !is_full(error) && std::ranges::find(others, error) == others.end();
 }
 

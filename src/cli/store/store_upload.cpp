@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/log.hpp"
 #include "cli/log.hpp"
 #include "cli/store/store_files.hpp"
 #include "cli/write_all.hpp"
@@ -347,7 +348,7 @@ int StoreUpload::take_block(std::size_t block, std::size_t size) const {
             continue;
         }
         if (got <= 0) {
-            return got == 0 || errno == EIO ? EINVAL : errno;
+            return got < 0 && errno == ENOMEM ? ENOMEM : EINVAL;
         }
         const auto piece = std::span{*piece_}.first(static_cast<std::size_t>(got));
         const int error = base_->is_cloned ? 0 : write_all(file_.get(), piece, begin + done);
@@ -482,7 +483,10 @@ void StoreUpload::retire() {
         remove_partial(folder.get());
     }
     for (const std::uint64_t sequence : gone_) {
-        (void)unlinkat(folder.get(), std::to_string(sequence).c_str(), 0);
+        if (unlinkat(folder.get(), std::to_string(sequence).c_str(), 0) != 0 && errno != ENOENT) {
+            BASE_LOG(Warning, "%s: content %s cannot be removed: %s", name().c_str(),
+                     std::to_string(sequence).c_str(), errno_text(errno));
+        }
         (void)unlinkat(folder.get(), blocks_name(sequence).c_str(), 0);
     }
 }
@@ -499,21 +503,28 @@ Answer StoreUpload::take_name_away(int folder, int error) const {
 Answer StoreUpload::publish() {
     // Without a content the folder may be that of a partial, whose name nobody has made durable.
     const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
+    const auto not_durable = [&](int error) -> Answer {
+        if (is_new) {
+            (void)unlinkat(store_.get(), name().c_str(),
+                           AT_REMOVEDIR);  // it would be a name without a content
+        }
+        return {Verdict::NotDurable, error};
+    };
     if ((!is_new && errno != EEXIST) || ((is_new || options_.newest == 0) && fsync(store_.get()) != 0)) {
-        return {Verdict::NotDurable, errno};
+        return not_durable(errno);
     }
     const base::Fd folder{openat(store_.get(), name().c_str(), folder_flags)};
     if (!folder) {
-        return {Verdict::NotDurable, errno};
+        return not_durable(errno);
     }
     struct stat status{};
     if (fstat(file_.get(), &status) != 0) {
-        return {Verdict::NotDurable, errno};
+        return not_durable(errno);
     }
     inode_ = status.st_ino;
     may_resume_ = false;  // the file may be a content from here on, also when nobody knows
     if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
-        return {Verdict::NotDurable, error};
+        return not_durable(error);
     }
     // btrfs makes nothing durable of a file without a name, and with its folder only that there is a file.
     // Only now, with a name, its fsync says that its bytes and its attribute are on storage.
@@ -523,7 +534,6 @@ Answer StoreUpload::publish() {
     // One that stays after a crash goes with the next push.
     gone_ = options_.surplus;
     committed_ = true;
-    space_->give_back(taken_.exchange(0));  // the store takes the content's bytes
     return {Verdict::Done, 0, sequence()};
 }
 

@@ -66,6 +66,8 @@ public:
     // The content that was committed.
     [[nodiscard]] const Note &note() const { return note_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
+    // The store has taken the bytes of the content that was committed into account.
+    void give_back() { space_->give_back(taken_.exchange(0)); }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }
     [[nodiscard]] std::uint64_t room() const override { return taken_.load(std::memory_order_relaxed); }
     [[nodiscard]] Tag newest_tag() const override { return options_.tagged.tag; }

@@ -31,7 +31,8 @@ std::string why_no_room(const Answer &answer) {
         case 0:
             return fmt::format("the server has room for {} bytes (rpma serve --max-bytes)", answer.sequence);
         case ENOSPC:
-            return because("the file system of its store is full, as rpma status tells");
+            return because(
+                "the file system of its store has less than the push needs, or no inode; rpma status tells");
         case EDQUOT:
             return because("the quota of the server's user is used up");
         case EFBIG:

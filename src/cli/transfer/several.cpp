@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <initializer_list>
 #include <iterator>
 #include <map>
@@ -294,8 +295,14 @@ Outcome<> push_to_several(const PushOptions &options) {
     }
     TRY(check_push(group, replicas, order, quorum, options));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;
-    print_summary("push", options, group, replicas, order,
-                  count(replicas, {Reply::State::Committed, Reply::State::Newer}), took.count());
+    const std::size_t have = count(replicas, {Reply::State::Committed, Reply::State::Newer});
+    print_summary("push", options, group, replicas, order, have, took.count());
+    if (have < group.size()) {  // for those who keep only standard error
+        std::fputs(fmt::format("rpma: {}: committed on {} of {} servers{}\n", group.name, have, group.size(),
+                               reasons_of(replicas))
+                       .c_str(),
+                   stderr);
+    }
     return {};
 }
 
@@ -348,7 +355,7 @@ Outcome<PulledNewest> pull_newest(const Group &group, Replicas &replicas, Destin
         TRY(wait_for_tags(group, replicas, group.majority(), options));
         const Tag newest = newest_of(replicas);
         if (!newest) {
-            return failed("{}: nothing was pushed to these servers yet", group.name);
+            return failed(Exit::Refused, "{}: nothing was pushed to these servers yet", group.name);
         }
         std::size_t server = 0;
         const auto can_give = [&](const Reply &reply) {
