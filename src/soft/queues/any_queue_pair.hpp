@@ -20,8 +20,9 @@
 namespace soft {
 
 // UD queue pairs have their UDP port in their number (datagram/queue_pair.hpp); all others have lower
-// numbers than the first of these. Those that can be connected by number have the TCP port at which their peers find them in the
-// lower 16 bits (cm/by_number.hpp), and the others a number there that is no such port.
+// numbers than the first of these. Those that can be connected by number have the TCP port at which their
+// peers find them in the lower 16 bits (cm/by_number.hpp), and the others a number there that is no such
+// port.
 using wire::first_datagram_number;
 inline constexpr std::uint32_t lowest_port_of_number = 1024;
 
