@@ -49,8 +49,8 @@ struct StillWritten {
 };
 std::deque<StillWritten> still_written GUARDED_BY(regions_mutex);
 
-// Returns the failure when settings are the reason why the soft device does not open, and not the address.
-// The log has the reason since the device was asked.
+// Returns the failure when the soft device's settings are wrong, such as a key that does not fit its
+// certificate. The log has the reason since then.
 Outcome<> check_settings() {
     TRY(check_device_choice());
     return softrdma_check_settings() == 0
@@ -117,6 +117,9 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
     device.is_soft = softrdma_owns(context);
     device.name =
         device.is_soft ? softrdma_ibv_get_device_name(context->device) : ibv_get_device_name(context->device);
+    if (device.is_soft) {  // a connection would fail for that, as for many other reasons
+        TRY(check_settings());
+    }
     rpma_peer *peer = nullptr;
     TRY(checked(rpma_peer_new(context, &peer), "{}: cannot use device {}", address.host, device.name));
     device.peer.reset(peer);

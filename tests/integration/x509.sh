@@ -76,7 +76,8 @@ stop_server
 
 # Nobody serves with files that do not fit, or that others may use.
 cp reader.key server.key
-refused "server.key: expected the private key of $mine" "$rpma" serve --store served --x509 present
+refused_with 2 "server.key: expected the private key of $mine" "$rpma" serve --store served --x509 present
+refused_with 2 "server.key: expected the private key of $mine" "$rpma" status --x509 present 127.0.0.1:1
 chmod 640 server.key
 refused 'others than its owner may use' "$rpma" serve --store served --x509 present
 refused 'absent: No such file or directory' "$rpma" serve --store served --x509 absent

@@ -791,9 +791,11 @@ Outcome<Download> Store::download(const std::string &name, std::uint64_t sequenc
                       contents.begin()->first, contents.rbegin()->first);
     }
     const Note &note = entry->second.note;
-    if (const Fault fault = fault_of(name, entry->first, entry->second); fault.kind == kind_of_pruned) {
+    const Fault fault = fault_of(name, entry->first, entry->second);
+    if (fault.kind == kind_of_pruned) {
         return download(name, sequence);
-    } else if (!fault.text.empty()) {
+    }
+    if (!fault.text.empty()) {
         return failed("{}: content {} {}", name, entry->first, fault.text);
     }
     const auto opened = open_content(folder_.get(), name, entry->first);
