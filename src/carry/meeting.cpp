@@ -497,7 +497,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
             }
             return false;
         }
-        if (socket.inside_ != 0 || !epolls::may_rename(socket, fd)) {
+        if (socket.locks().inside != 0 || !epolls::may_rename(socket, fd)) {
             return false;  // another thread still has the link before, or it is not the time
         }
         socket.send_without_delay(fd);

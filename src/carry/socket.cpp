@@ -73,6 +73,8 @@ constinit Link no_link{};
 constexpr microseconds waits_for_doorbell{100'000};
 // A receive finds bytes in TCP, and takes none, so often in a row at most: a sender explains them at once.
 constexpr unsigned most_in_vain = 1000;
+// A thread that has bytes in the kernel's call returns in this time, unless it has been stopped.
+constexpr microseconds waits_for_kernel{100'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 
@@ -265,7 +267,8 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     leave_with_peer(fd);
     {
         const Section section{locks().out};
-        if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
+        fd = descriptor(fd);
+        if (fd >= 0 && (flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
                 enter_ring(fd);
             }
@@ -280,6 +283,11 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
                 leave("most messages find the receiver asleep");
             }
             return static_cast<ssize_t>(done);
+        }
+        fd = descriptor(fd);
+        if (fd < 0) {
+            errno = EBADF;
+            return done != 0 ? static_cast<ssize_t>(done) : -1;
         }
         const bool waits = (flags & MSG_DONTWAIT) == 0 && blocks();
         if (!waits && !tries_to_leave_ring()) {
@@ -451,7 +459,7 @@ bool Socket::ended_by_doorbell() const {
 // Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
 std::size_t Socket::put(int fd, Parts parts, std::size_t bytes) {
     std::size_t done = 0;
-    while (done < bytes) {
+    while (done < bytes && sockets.at(fd) == this) {  // a thread that closes the number waits for the lock
         const std::size_t more = put_once(parts, done, bytes - done);
         if (more == 0 && (out_.stays_in_tcp || !look([this] { return has_any_room(); }))) {
             break;
@@ -724,8 +732,8 @@ int Socket::descriptor(int fd) const {
     return sockets.at(fd) == this ? fd : sockets.number_of(sockets.place_of(*this));
 }
 
-// Another thread has closed the last descriptor during the call. The kernel's call would return what it is
-// woken for; that may be in TCP, where nobody can read it now. After a shutdown(2) it is the end.
+// Another thread has closed the last descriptor during the call. The kernel may have woken the call for bytes
+// in TCP; nobody can read these now. After shutdown(2) the call returns the end.
 ssize_t Socket::end_of_closed(const Nothing &nothing) const {
     errno = nothing.error != 0 ? nothing.error : EBADF;
     return nothing.is_final ? nothing.result : may_end_ ? 0 : -1;
@@ -880,6 +888,7 @@ std::uint64_t Socket::arrived_by_tcp(int fd) {
         return 0;
     }
     const Section section{locks().in};
+    fd = descriptor(fd);
     const std::uint64_t bytes = in_.count - in_.taken + unread_in_tcp(fd);
     return bytes * 2 + ((events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 ? 1 : 0);
 }
@@ -1105,6 +1114,13 @@ void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, 
     });
 }
 
+// The bytes that woke such a call are about to leave the socket. It may wait for a pipe that is full.
+void Socket::await_kernels_receives() const {
+    for (const std::int64_t until = in(waits_for_kernel); in_.under_way != 0 && now() < until;) {
+        (void)sched_yield();
+    }
+}
+
 // ---- waiting ----
 
 // A sender that puts bytes after the sleep is counted rings; the ring is looked at after that.
@@ -1193,6 +1209,7 @@ int Socket::readable_bytes(int fd) {
         return waiting_bytes(fd, SIOCINQ);
     }
     const Section section{locks().in};
+    fd = descriptor(fd);
     advance();
     (void)drop_all_doorbells(fd);
     return static_cast<int>(std::min<std::uint64_t>(in_memory() + unread_in_tcp(fd), INT_MAX));
@@ -1323,6 +1340,7 @@ void Socket::drop_doorbells(int fd) {
     const Inside inside{*this};
     if (is_linked()) {
         const Section section{locks().in};
+        fd = descriptor(fd);
         advance();
         (void)drop_all_doorbells(fd);
         push();
@@ -1363,7 +1381,7 @@ void Socket::was_disconnected() {
     const bool was_linked = is_linked();
     Meeting::forget(*this);
     Link *const dropped = drop_link();
-    if (dropped != nullptr && inside_ == 0) {
+    if (dropped != nullptr && locks().inside == 0) {
         unmap(dropped);
     }
     if (was_linked) {
@@ -1385,7 +1403,7 @@ void Socket::stay_for_option() {
 bool Socket::end() {
     Meeting::forget(*this);
     ended_ = drop_link();
-    has_ended_ = true;
+    locks().inside.fetch_or(Locks::ended);
     return is_unused();
 }
 
@@ -1403,7 +1421,8 @@ Link *Socket::drop_link() {
 
 // Returns true once, when it has ended and no thread is inside.
 bool Socket::is_unused() const {
-    const bool is_unused = inside_ == 0 && has_ended_.exchange(false);
+    std::uint32_t only_ended = Locks::ended;
+    const bool is_unused = locks().inside.compare_exchange_strong(only_ended, 0);
     if (is_unused && ended_ != nullptr) {
         unmap(ended_);
     }

@@ -35,12 +35,18 @@ struct Locks {
     SharedLock out;
     SharedLock in;
     SharedLock meeting;
+    SharedLock moving;
     std::uint32_t sockets;  // that have been there
+    // The threads that use the Socket here, also one that is late; with `ended` from end() on, until the
+    // place is given back.
+    std::atomic<std::uint32_t> inside;
+    static constexpr std::uint32_t ended = 1U << 31;
 
     void begin() {
         out.begin();
         in.begin();
         meeting.begin();
+        moving.begin();
     }
 };
 
@@ -113,6 +119,15 @@ public:
         const iovec part{.iov_base = first.data(), .iov_len = known};
         received_unlinked(fd, Parts{&part, 1}, bytes, 0);
         return true;
+    }
+
+    // Calls use() while no other thread does so: what it receives is moved in the order in which it came. A
+    // call of the kernel's that began without a link comes first, unless it takes long.
+    template <typename Use>
+    auto alone(Use use) {
+        const Section section{locks().moving};
+        await_kernels_receives();
+        return use();
     }
 
     // ---- waiting ----
@@ -219,15 +234,24 @@ public:
     void before_end(int fd);
     // Takes away the doorbells that have come, if the program has read what they were for.
     void drop_doorbells(int fd);
-    // Closes a descriptor by calling close(). Where threads are in calls of it, none of them is looking at
-    // the connection then: they find afterwards that the number is not theirs any more.
+    // Closes a descriptor by calling by_kernel(). A thread that is in a call of the socket neither sends nor
+    // receives meanwhile, unless it is in the kernel, and finds afterwards that the number is not its
+    // socket's any more. With SO_LINGER the call may sleep.
     template <typename Close>
     int close(Close by_kernel) {
-        if (inside_ == 0) {
+        if (locks().inside == 0) {
             return by_kernel();
         }
-        const Section section{locks().in};
+        const Section out{locks().out};
+        const Section in{locks().in};
         return by_kernel();
+    }
+    // Until end_use() the place is not another Socket's.
+    void begin_use() const { locks().inside.fetch_add(1); }
+    void end_use() const {
+        if (locks().inside.fetch_sub(1) == (Locks::ended | 1)) {
+            end_late();
+        }
     }
     // All descriptors are closed. Returns whether no thread uses it any more; otherwise the last one that
     // does gives its place back (carry/sockets).
@@ -254,12 +278,8 @@ private:
     // While one lives, the link stays mapped, also when another thread closes the descriptor.
     class Inside {
     public:
-        explicit Inside(const Socket &socket) : socket_{socket} { socket_.inside_.fetch_add(1); }
-        ~Inside() noexcept(false) {
-            if (socket_.inside_.fetch_sub(1) == 1 && socket_.has_ended_) {
-                socket_.end_late();
-            }
-        }
+        explicit Inside(const Socket &socket) : socket_{socket} { socket_.begin_use(); }
+        ~Inside() noexcept(false) { socket_.end_use(); }
         Inside(const Inside &) = delete;
         Inside &operator=(const Inside &) = delete;
 
@@ -324,6 +344,7 @@ private:
     [[nodiscard]] bool closed_unread(int fd);
     [[nodiscard]] bool closed_with_doorbell() const;
     [[nodiscard]] std::uint64_t explained(std::uint64_t in_tcp) const;
+    void await_kernels_receives() const;
     void unmap(Link *link) const;
     [[nodiscard]] Link *drop_link();
     [[nodiscard]] bool is_unused() const;
@@ -419,9 +440,7 @@ private:
     std::atomic<Link *> link_;  // also when it is left, until the next one
     std::atomic<bool> has_link_;
     std::atomic<bool> is_mirrored_;
-    mutable std::atomic<std::uint32_t> inside_;
-    mutable std::atomic<bool> has_ended_;  // end() was called, and its place is not given back yet
-    Link *ended_;                          // the link of that time
+    Link *ended_;  // the link when end() was called
     std::uint32_t side_;
     Role role_;
     bool is_smc_;

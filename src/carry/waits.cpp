@@ -56,6 +56,7 @@ public:
         for (std::size_t i = 0; i < count_; ++i) {
             if (all_[i].socket != nullptr) {
                 all_[i].socket->end_sleep();
+                all_[i].socket->end_use();
             } else {
                 epolls::end_sleep(all_[i].epoll);
             }
@@ -74,6 +75,9 @@ private:
     // The peers of those for which there is no place may ring in vain later.
     void begun(const One &one) {
         if (count_ < all_.size()) {
+            if (one.socket != nullptr) {
+                one.socket->begin_use();  // another thread may close it
+            }
             all_[count_++] = one;
         }
     }

@@ -62,20 +62,23 @@ std::optional<ssize_t> splice_from_ring(Socket &socket, int fd, int pipe, std::s
     if (const ssize_t first = receive(1, MSG_PEEK); first <= 0) {  // waits as long as the socket does
         return is_kernels ? std::nullopt : std::optional{first};
     }
-    if (LIBC(poll)(&room, 1, 0) <= 0 || (room.revents & POLLERR) != 0) {
-        return std::nullopt;
-    }
-    const ssize_t taken = receive(std::min(bytes, copies.size()), MSG_DONTWAIT);
-    if (taken <= 0) {
-        return taken == 0 || errno == EAGAIN ? std::nullopt : std::optional{taken};
-    }
-    // Another writer may have filled the pipe since. If its reader closes it now, the bytes are lost, as they
-    // are when it closes it a moment later.
-    while (LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(taken)) < 0 &&
-           (errno == EAGAIN || errno == EINTR)) {
-        (void)LIBC(poll)(&room, 1, -1);
-    }
-    return taken;
+    return socket.alone([&]() -> std::optional<ssize_t> {
+        if (LIBC(poll)(&room, 1, 0) <= 0 || (room.revents & POLLERR) != 0) {
+            return std::nullopt;
+        }
+        const ssize_t taken = receive(std::min(bytes, copies.size()), MSG_DONTWAIT);
+        if (taken <= 0) {
+            return taken == 0 || errno == EAGAIN ? std::nullopt : std::optional{taken};
+        }
+        // Another writer may have filled the pipe since; the call waits then. If the pipe's reader closes it
+        // now, the bytes are lost, as they are when it closes it a moment later.
+        ssize_t gone = -1;
+        while ((gone = LIBC(write)(pipe, copies.data(), static_cast<std::size_t>(taken))) < 0 &&
+               (errno == EAGAIN || errno == EINTR)) {
+            (void)LIBC(poll)(&room, 1, -1);
+        }
+        return gone >= 0 || errno == EPIPE ? taken : gone;
+    });
 }
 
 // A copy of so many bytes in the ring takes less time than a turn to TCP and back.

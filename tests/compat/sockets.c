@@ -511,6 +511,7 @@ static void threads_splice_from_one_socket(void **state) {
 struct receiving {
     int fd;
     atomic_int thread;
+    atomic_bool is_over;
     ssize_t got;
     int error;
 };
@@ -521,6 +522,7 @@ static void *receive_once(void *argument) {
     one->thread = gettid();
     one->got = recv(one->fd, bytes, sizeof(bytes), 0);
     one->error = errno;
+    one->is_over = true;
     return NULL;
 }
 
@@ -543,6 +545,7 @@ static void a_number_is_another_connections_during_a_receive(void **state) {
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, receive_once, &one), 0);
         while (!is_in(one.thread, SYS_recvfrom)) {
+            assert_false(one.is_over);
         }
         if (how == ShutDown) {
             assert_int_equal(shutdown(ends[1], SHUT_RDWR), 0);
@@ -570,6 +573,112 @@ static void a_number_is_another_connections_during_a_receive(void **state) {
         assert_int_equal(close(ends[1]), 0);
         close_pair(others);
     }
+}
+
+static void *send_much(void *argument) {
+    enum { much = 64 << 20 };
+    struct receiving *const one = argument;
+    char *const bytes = calloc(1, much);
+    one->thread = gettid();
+    one->got = bytes != NULL ? send(one->fd, bytes, much, MSG_NOSIGNAL) : 0;
+    free(bytes);
+    return NULL;
+}
+
+/* A send that is under way ends, and the next connection gets none of its bytes. */
+static void a_number_is_another_connections_during_a_send(void **state) {
+    (void)state;
+    enum { rounds = 20, first = 4 << 20 };
+    static char bytes[first];
+    for (int round = 0; round < rounds; ++round) {
+        int ends[2];
+        int others[2];
+        make_pair(ends);
+        make_pair(others);
+        struct receiving one = {.fd = ends[1]};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, send_much, &one), 0);
+        assert_int_equal(recv(ends[0], bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+        assert_int_equal(dup2(others[1], ends[1]), ends[1]);
+        assert_int_equal(close(ends[0]), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_true(one.got >= first || one.got < 0);
+        assert_fails(recv(others[0], bytes, sizeof(bytes), MSG_DONTWAIT), EAGAIN);
+        assert_int_equal(send(ends[1], "new", 3, 0), 3);
+        assert_int_equal(recv(others[0], bytes, sizeof(bytes), 0), 3);
+        assert_int_equal(close(ends[1]), 0);
+        close_pair(others);
+    }
+}
+
+struct into_one_pipe {
+    int fd;
+    int pipe;
+    intptr_t end;
+};
+
+static void *splice_into_one_pipe(void *argument) {
+    struct into_one_pipe *const one = argument;
+    ssize_t more = 1;
+    while (more > 0) {
+        more = splice(one->fd, NULL, one->pipe, NULL, 4096, 0);
+    }
+    one->end = more;
+    return NULL;
+}
+
+/* Returns at which byte of the pipe the order is not that of the numbers. */
+static void *check_order(void *argument) {
+    const int *const pipes = argument;
+    uint32_t numbers[256];
+    intptr_t count = 0;
+    ssize_t got = 0;
+    size_t have = 0;
+    while ((got = read(pipes[0], (char *)numbers + have, sizeof(numbers) - have)) > 0) {
+        have += (size_t)got;
+        for (size_t i = 0; i < have / sizeof(numbers[0]); ++i) {
+            if (numbers[i] != (uint32_t)count++) {
+                return (void *)count;
+            }
+        }
+        const size_t used = have / sizeof(numbers[0]) * sizeof(numbers[0]);
+        memmove(numbers, (char *)numbers + used, have - used);
+        have -= used;
+    }
+    return NULL;
+}
+
+static void threads_splice_into_one_pipe_in_order(void **state) {
+    (void)state;
+    enum { rounds = 3000, in_a_round = 250 };
+    int ends[2];
+    int pipes[2];
+    make_pair(ends);
+    assert_int_equal(pipe(pipes), 0);
+    struct into_one_pipe all[2] = {{.fd = ends[1], .pipe = pipes[1]}, {.fd = ends[1], .pipe = pipes[1]}};
+    pthread_t threads[3];
+    assert_int_equal(pthread_create(&threads[2], NULL, check_order, pipes), 0);
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(pthread_create(&threads[i], NULL, splice_into_one_pipe, &all[i]), 0);
+    }
+    uint32_t numbers[in_a_round];
+    for (uint32_t round = 0; round < rounds; ++round) {
+        for (uint32_t i = 0; i < in_a_round; ++i) {
+            numbers[i] = round * in_a_round + i;
+        }
+        assert_int_equal(send(ends[0], numbers, sizeof(numbers), 0), sizeof(numbers));
+    }
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    void *wrong = NULL;
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(all[i].end, 0);
+    }
+    assert_int_equal(close(pipes[1]), 0);
+    assert_int_equal(pthread_join(threads[2], &wrong), 0);
+    assert_null(wrong);
+    assert_int_equal(close(pipes[0]), 0);
+    close_pair(ends);
 }
 
 static void streams_of_stdio_use_sockets(void **state) {
@@ -1453,6 +1562,8 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerEnds]),
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerSends]),
         cmocka_unit_test(a_receive_of_all_has_one_time),
+        cmocka_unit_test(a_number_is_another_connections_during_a_send),
+        cmocka_unit_test(threads_splice_into_one_pipe_in_order),
         cmocka_unit_test(streams_of_stdio_use_sockets),
         cmocka_unit_test(a_file_has_the_number_of_a_stream),
         cmocka_unit_test(select_looks_as_far_as_the_last_descriptor),
