@@ -185,7 +185,8 @@ void chain(int signal, siginfo_t *info, void *context) {
 // Returns whether the fault is in the memory that a section touches. The kernel names a broken page by its
 // beginning.
 bool is_of(const Section &section, int signal, const siginfo_t *info) {
-    // Of an address that is none the processor does not say which it was (a general-protection fault).
+    // For an address that no program can have, the processor reports a general-protection fault, which names
+    // no address.
     if (signal == SIGSEGV && info->si_code == SI_KERNEL) {
         return section.to.is_beyond() || std::ranges::any_of(section.from, [](const iovec &piece) {
                    return range_of(piece.iov_base, piece.iov_len).is_beyond();

@@ -30,10 +30,10 @@ inline constexpr std::size_t longest_note = 2048;
 // Returns the note, or the reason why the text is none. Any byte may come from a foreign file.
 [[nodiscard]] Outcome<Note> decode_note(std::string_view text);
 
-// A content in the list that a server makes for a client.
-// Returns whether they are those of one push.
+// Returns whether both notes are of one push.
 [[nodiscard]] bool are_same(const Note &left, const Note &right);
 
+// A content in the list that a server makes for a client.
 struct Listed {
     std::string name;
     std::uint64_t sequence = 0;

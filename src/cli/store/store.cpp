@@ -63,7 +63,7 @@ Mapping map(int fd, std::size_t size) {
     return mapping ? std::move(mapping) : Mapping{size, MAP_SHARED, fd};
 }
 
-// Of a content that a push has removed since it was found. It has no fault.
+// The kind of a content that a push has removed since the caller found it. It has no fault.
 constexpr const char *kind_of_pruned = "pruned";
 
 // The rate of a check counts this for each content, beside its bytes.
@@ -261,14 +261,14 @@ Outcome<> Store::read_name(const std::string &name) {
 std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
     const Entry &entry = contents.at(sequence);
     const auto shares = [&](const auto &other) {
-        return other.first != sequence && other.second.inode == entry.inode;
+        return other.first != sequence && entry.inode != 0 && other.second.inode == entry.inode;
     };
     return std::ranges::any_of(contents, shares) ? 0 : entry.note.length;
 }
 
 // Those with a fault go first, so that a push over a damaged content costs no good one, and then the oldest.
-// Several contents are one file when one was committed again; of these the first and the last one stay with
-// it.
+// Several contents are one file when one was committed again. The store keeps the first and the last name of
+// a file that stays.
 std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &known,
                                           std::uint64_t stay) const {
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> files;
@@ -529,7 +529,7 @@ std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std:
             return;
         }
         const auto &[sequence, entry] = *known.contents.rbegin();
-        if (last.second != 0 ? last == std::pair{name, sequence} : entry.note.time > health.last.note.time) {
+        if (last.second != 0 ? last.first == name : entry.note.time > health.last.note.time) {
             health.last = {name, sequence, entry.note, {}};
         }
         largest = std::max(largest, entry.note.length);
@@ -559,14 +559,16 @@ void Store::tell(Health &health) const {
     }
     const std::uint64_t largest = tell_names(health, &Store::fault_of);
     // The next push is often as large as the last, and needs room beside it.
-    if (free && *free < largest) {
+    const bool lacks = free && *free < largest;
+    if (lacks) {
         health.reasons.push_back({"room",
                                   {},
                                   0,
                                   fmt::format("there is room for {} bytes, and the largest of the newest "
                                               "contents has {}",
                                               *free, largest)});
-    } else if (error != 0) {
+    }
+    if (error != 0 && !(lacks && is_full(error))) {
         health.reasons.push_back({is_full(error) ? "room" : "store",
                                   {},
                                   0,
@@ -712,6 +714,11 @@ Content Store::committed(Upload &upload) {
     const std::uint64_t sequence = done.sequence();
     const base::Lock lock{names_mutex_};
     Name &name = names_[done.name()];
+    if (!done.is_rollback()) {  // the file system may have given the number of a deleted file again
+        for (auto &[one, entry] : name.contents) {
+            entry.inode = entry.inode == done.inode() ? 0 : entry.inode;
+        }
+    }
     name.contents[sequence] = {done.note(), done.inode(), {}};
     name.last = std::max(name.last, sequence);
     last_ = {done.name(), sequence};
@@ -730,9 +737,8 @@ Content Store::committed(Upload &upload) {
 
 void Store::skip_sequence(const Upload &upload) {
     const base::Lock lock{names_mutex_};
-    if (const auto found = names_.find(upload.name()); found != names_.end()) {
-        found->second.last = std::max(found->second.last, upload.sequence());
-    }
+    Name &name = names_[upload.name()];
+    name.last = std::max(name.last, upload.sequence());
 }
 
 bool Store::is_fatal(const Answer &answer) {
@@ -742,12 +748,21 @@ bool Store::is_fatal(const Answer &answer) {
 
 std::string Store::list(const std::string &name) const {
     std::vector<Listed> contents;
-    const auto add = [&](const std::string &one, const Name &known) {
+    const auto add_once = [&](const std::string &one, const Name &known) {
         for (const auto &[sequence, entry] : known.contents) {
             Fault fault = fault_of(one, sequence, entry);
-            if (fault.kind != kind_of_pruned) {
-                contents.push_back({one, sequence, entry.note, std::move(fault.text)});
+            if (fault.kind == kind_of_pruned) {
+                return false;
             }
+            contents.push_back({one, sequence, entry.note, std::move(fault.text)});
+        }
+        return true;
+    };
+    const auto add = [&](const std::string &one, const Name &known) {
+        const std::size_t before = contents.size();
+        for (bool is_done = add_once(one, known); !is_done;) {
+            contents.resize(before);
+            is_done = add_once(one, contents_of(one).value_or(Name{}));
         }
     };
     if (name.empty()) {

@@ -22,6 +22,12 @@ namespace cli {
 
 namespace {
 
+// A file system that has ended after an error lets nothing be written any more. What was written is lost
+// then.
+int error_of_sync() {
+    return errno == EROFS ? EIO : errno;
+}
+
 Answer not_stored(int error) {
     return {is_full(error) ? Verdict::NoRoom : Verdict::NotDurable, error};
 }
@@ -189,6 +195,7 @@ void StoreUpload::leave_partial() {
         ftruncate(file_.get(), static_cast<off_t>(blocks.length)) != 0) {
         return;
     }
+    const base::Lock lock{space_->partial_mutex};
     if (mkdirat(store_.get(), name().c_str(), 0700) == 0) {
         space_->add_folder(name());
     }
@@ -196,7 +203,6 @@ void StoreUpload::leave_partial() {
     if (!folder) {
         return;
     }
-    const base::Lock lock{space_->partial_mutex};
     remove_partial(folder.get());
     if (give_name(file_.get(), folder.get(), partial_name) == 0) {
         taken_ -= blocks.length;  // the store takes its bytes
@@ -225,7 +231,8 @@ Answer StoreUpload::reserve(std::uint64_t length) {
             errno == EOPNOTSUPP;
         const int failure = done ? 0 : errno;
         if (!done) {
-            (void)ftruncate(file_.get(), static_cast<off_t>(taken_));  // ext4 keeps what it has allocated
+            // ext4 keeps what it has allocated.
+            (void)ftruncate(file_.get(), static_cast<off_t>(std::max(taken_.load(), end_)));
         }
         return failure;
     };
@@ -262,8 +269,9 @@ Answer StoreUpload::store(std::uint64_t offset, std::span<const std::byte> first
     taken_ += more;
     int error = pass_to(offset);
     if (error == EINVAL) {
-        space_->give_back(more);
-        taken_ -= more;
+        const std::uint64_t unused = taken_ - std::max(taken_ - more, end_);
+        space_->give_back(unused);
+        taken_ -= unused;
         return {Verdict::Different};
     }
     for (const auto bytes : {first, rest}) {
@@ -430,9 +438,11 @@ Answer StoreUpload::commit_as(const Note &note) {
     note_ = note;
     const std::string text = encode_note(note_);
     if (ftruncate(file_.get(), static_cast<off_t>(note.length)) != 0 ||
-        fsetxattr(file_.get(), note_attribute, text.data(), text.size(), XATTR_CREATE) != 0 ||
-        fsync(file_.get()) != 0) {
+        fsetxattr(file_.get(), note_attribute, text.data(), text.size(), XATTR_CREATE) != 0) {
         return {Verdict::NotDurable, errno};
+    }
+    if (fsync(file_.get()) != 0) {
+        return {Verdict::NotDurable, error_of_sync()};
     }
     return publish();
 }
@@ -505,6 +515,7 @@ Answer StoreUpload::publish() {
     const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
     const auto not_durable = [&](int error) -> Answer {
         if (is_new) {
+            const base::Lock lock{space_->partial_mutex};
             (void)unlinkat(store_.get(), name().c_str(),
                            AT_REMOVEDIR);  // it would be a name without a content
         }
@@ -529,7 +540,7 @@ Answer StoreUpload::publish() {
     // btrfs makes nothing durable of a file without a name, and with its folder only that there is a file.
     // Only now, with a name, its fsync says that its bytes and its attribute are on storage.
     if (fsync(file_.get()) != 0 || fsync(folder.get()) != 0) {
-        return take_name_away(folder.get(), errno);
+        return take_name_away(folder.get(), error_of_sync());
     }
     // One that stays after a crash goes with the next push.
     gone_ = options_.surplus;

@@ -66,6 +66,7 @@ public:
     // The content that was committed.
     [[nodiscard]] const Note &note() const { return note_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
+    [[nodiscard]] bool is_rollback() const { return rolled_back_ != 0; }
     // The store has taken the bytes of the content that was committed into account.
     void give_back() { space_->give_back(taken_.exchange(0)); }
     [[nodiscard]] const std::vector<std::uint64_t> &surplus() const { return options_.surplus; }

@@ -3,6 +3,7 @@
 // newest.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -36,17 +37,21 @@ Outcome<> list(const TransferOptions &options) {
 
 // Returns the last good content that was pushed before the newest one, which may be an earlier one again.
 Outcome<Listed> find_earlier(std::span<const Listed> contents, const std::string &address) {
+    if (contents.empty()) {
+        return failed(Exit::Refused, "{}: has no content", address);
+    }
+    const Note &newest = contents.back().note;
     const auto is_newest = [&](const Listed &content) {
-        return are_same(content.note, contents.back().note);
+        return !newest.time.empty() && are_same(content.note, newest);  // one without a note has no time
     };
-    const auto pushed = std::ranges::find_if(contents, is_newest);
+    auto pushed = std::ranges::find_if(contents, is_newest);
+    pushed = pushed != contents.end() ? pushed : std::prev(pushed);
     const std::span earlier{contents.begin(), pushed};
     const auto good =
         std::ranges::find_if(earlier.rbegin(), earlier.rend(), &std::string::empty, &Listed::fault);
     if (good == earlier.rend()) {
-        return failed(Exit::Refused, "{}: has no {}content before {}", address,
-                      earlier.empty() ? "" : "good ",
-                      contents.empty() ? "the newest" : fmt::format("content {}", pushed->sequence));
+        return failed(Exit::Refused, "{}: has no {}content before content {}", address,
+                      earlier.empty() ? "" : "good ", pushed->sequence);
     }
     return *good;
 }

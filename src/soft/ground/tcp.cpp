@@ -135,7 +135,8 @@ base::Result<base::Fd> bound(const sockaddr &address, const Options &options) {
 base::Result<void> listen(int socket, int backlog) {
     // The connections inherit it, so that a server which ends them first can start again on its port at once.
     // Before the socket listens it would let another user's socket take the port. Only a port that closed
-    // connections of an earlier listener have needs it then.
+    // connections of an earlier listener have needs it then. A connection that comes between these two calls
+    // does not inherit it.
     const bool listens = ::listen(socket, backlog) == 0;
     if (!listens && errno != EADDRINUSE) {
         return base::last_failure();

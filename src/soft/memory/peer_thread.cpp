@@ -58,7 +58,7 @@ std::optional<long> call_of(pid_t process, pid_t thread) {
 
 // Returns whether the thread is stopped by a signal, as it is at the end of a system call or outside of one,
 // or has ended.
-bool is_stopped(pid_t process, pid_t thread) {
+bool runs_no_more(pid_t process, pid_t thread) {
     const auto text = read_of(process, thread, "stat");
     if (!text) {
         return false;
@@ -97,7 +97,7 @@ bool has_let_go(pid_t process, const Board::Access &access) {
     const auto call = call_of(process, access.thread);
     const bool is_outside =
         call && (!access.is_call || (*call != SYS_process_vm_writev && *call != SYS_process_vm_readv));
-    return is_outside || is_stopped(process, access.thread);
+    return is_outside || runs_no_more(process, access.thread);
 }
 
 }  // namespace soft

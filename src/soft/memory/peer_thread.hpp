@@ -10,7 +10,7 @@
 
 namespace soft {
 
-// Returns whether /proc is that of this process' PID namespace. In another one's, numbers mean other
+// Returns whether /proc is that of this process's PID namespace. In another one's, numbers mean other
 // processes.
 [[nodiscard]] bool proc_is_of_this_namespace();
 

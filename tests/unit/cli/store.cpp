@@ -334,6 +334,17 @@ void foreign_numbers_end_no_name(void **) {
     assert_has(*store, "name", 0, first);
 }
 
+// The file system may give the number of a file that somebody has deleted to the next one.
+void a_deleted_content_shares_no_bytes(void **) {
+    const Owned store = open_store({.keep = 1, .max_bytes = 1U << 20});
+    push(*store, "name", first);
+    std::filesystem::remove(folder::path / "store/name/1");
+    push(*store, "name", second);
+    assert_int_equal(store->used(), second.size());
+    push(*store, "name", first);
+    assert_int_equal(store->used(), first.size());
+}
+
 std::vector<std::string> faults_in(const std::string &path) {
     const base::Fd folder{open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     std::vector<std::string> faults;
@@ -399,6 +410,7 @@ int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(checksum_is_crc32c),
                                 IN_FOLDER(foreign_numbers_end_no_name),
                                 IN_FOLDER(what_is_no_name_ends_no_check),
+                                IN_FOLDER(a_deleted_content_shares_no_bytes),
                                 IN_FOLDER(a_file_of_several_contents_counts_once),
                                 IN_FOLDER(what_is_committed_is_found_again),
                                 IN_FOLDER(a_content_that_goes_stays_for_its_reader),

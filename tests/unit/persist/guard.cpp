@@ -130,8 +130,12 @@ void reports_read_only_memory(void **) {
     munmap(memory, page);
 }
 
-// The processor reports another fault for an address that no program can have.
+// The processor reports another fault for an address that no program can have. AddressSanitizer looks up what
+// it knows of an address before the processor does.
 void reports_addresses_that_are_none(void **) {
+#ifdef __SANITIZE_ADDRESS__
+    skip();
+#endif
     begin();
     std::array<std::byte, 4096> here{};
     for (const std::uintptr_t address : {std::uintptr_t{1} << 47, std::uintptr_t{1} << 63}) {
