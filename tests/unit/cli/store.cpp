@@ -393,10 +393,10 @@ void a_file_of_several_contents_counts_once(void **) {
     }
     const Owned store = open_store({.keep = 3});
     push(*store, "name", first);
-    for (const std::uint64_t gone : {1, 3}) {
+    for (const std::uint64_t gone : {1UL, 3UL}) {
         assert_fails(store->download("name", gone), "has no content");
     }
-    for (const std::uint64_t sequence : {2, 4, 5}) {
+    for (const std::uint64_t sequence : {2UL, 4UL, 5UL}) {
         assert_has(*store, "name", sequence, second);
     }
     assert_has(*store, "name", 6, first);
