@@ -74,7 +74,7 @@ constexpr microseconds waits_for_doorbell{100'000};
 // A receive finds bytes in TCP, and takes none, so often in a row at most: a sender explains them at once.
 constexpr unsigned most_in_vain = 1000;
 // A thread that has bytes in the kernel's call returns in this time, unless it has been stopped.
-constexpr microseconds waits_for_kernel{100'000};
+constexpr microseconds waits_for_kernel{1'000'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
 constexpr microseconds waits_for_peer{1'000'000};
 

@@ -627,25 +627,24 @@ static void *splice_into_one_pipe(void *argument) {
     return NULL;
 }
 
-/* Returns at which byte of the pipe the order is not that of the numbers. */
+/* Reads all, and returns the first place where the numbers are in another order; NULL without one. */
 static void *check_order(void *argument) {
     const int *const pipes = argument;
     uint32_t numbers[256];
     intptr_t count = 0;
+    intptr_t wrong = 0;
     ssize_t got = 0;
     size_t have = 0;
     while ((got = read(pipes[0], (char *)numbers + have, sizeof(numbers) - have)) > 0) {
         have += (size_t)got;
         for (size_t i = 0; i < have / sizeof(numbers[0]); ++i) {
-            if (numbers[i] != (uint32_t)count++) {
-                return (void *)count;
-            }
+            wrong = numbers[i] != (uint32_t)count++ && wrong == 0 ? count : wrong;
         }
         const size_t used = have / sizeof(numbers[0]) * sizeof(numbers[0]);
         memmove(numbers, (char *)numbers + used, have - used);
         have -= used;
     }
-    return NULL;
+    return (void *)wrong;
 }
 
 static void threads_splice_into_one_pipe_in_order(void **state) {
