@@ -7,12 +7,14 @@
 
 namespace base {
 
+// The first address that no program has.
+inline constexpr std::uintptr_t end_of_user_memory = std::uintptr_t{1} << 47;
+
 // Returns false for a null pointer and its like, and for addresses that no program has.
 [[nodiscard]] inline bool may_be_memory(const void *bytes, std::size_t size) {
     constexpr std::uintptr_t first = 1U << 16;  // /proc/sys/vm/mmap_min_addr
-    constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
     const auto begin = reinterpret_cast<std::uintptr_t>(bytes);
-    return begin >= first && begin < end && size <= end - begin;
+    return begin >= first && begin < end_of_user_memory && size <= end_of_user_memory - begin;
 }
 
 }  // namespace base

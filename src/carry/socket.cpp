@@ -1379,7 +1379,6 @@ void Socket::before_disconnect() {
 
 void Socket::was_disconnected() {
     const bool was_linked = is_linked();
-    Meeting::forget(*this);
     Link *const dropped = drop_link();
     if (dropped != nullptr && locks().inside == 0) {
         unmap(dropped);
@@ -1401,13 +1400,13 @@ void Socket::stay_for_option() {
 }
 
 bool Socket::end() {
-    Meeting::forget(*this);
     ended_ = drop_link();
     locks().inside.fetch_or(Locks::ended);
     return is_unused();
 }
 
 Link *Socket::drop_link() {
+    Meeting::forget(*this);
     if (link_ == nullptr || link_ == &no_link) {
         return nullptr;
     }

@@ -3,6 +3,7 @@
 #include "persist/guard.hpp"
 #include "base/parts.hpp"
 #include "base/shared_value.hpp"
+#include "base/user_memory.hpp"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -30,8 +31,7 @@ struct Range {
     }
     // Returns whether it has bytes where no program has memory.
     [[nodiscard]] bool is_beyond() const {
-        constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
-        return begin + size > end || begin > end;
+        return begin > base::end_of_user_memory || size > base::end_of_user_memory - begin;
     }
 };
 

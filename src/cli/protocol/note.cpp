@@ -58,16 +58,14 @@ Outcome<Note> note_in(const json &object) {
     Note note;
     std::string checksum;
     const auto bytes = object.find("bytes");
-    if (bytes == object.end() || !bytes->is_number_unsigned() || !take(object, "checksum", checksum) ||
+    if (bytes == object.end() || !bytes->is_number_unsigned() ||
+        bytes->get<std::uint64_t>() > largest_capacity || !take(object, "checksum", checksum) ||
         !parse_checksum(checksum, note.checksum) || !take(object, "time", note.time) ||
         !take(object, "host", note.host) || !take(object, "identity", note.identity) ||
         !take(object, "label", note.label)) {
         return failed("has a damaged note");
     }
     note.length = bytes->get<std::uint64_t>();
-    if (note.length > largest_capacity) {
-        return failed("has a damaged note");
-    }
     if (std::string tag; object.contains("tag")) {
         const auto parsed = take(object, "tag", tag) ? parse_tag(tag) : failed("");
         if (!parsed) {
