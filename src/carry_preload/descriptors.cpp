@@ -189,7 +189,8 @@ NAMED(int, prctl, int option, ...) {
 
 INTERPOSED(3, close_range)(unsigned first, unsigned last, int flags) noexcept {
     constexpr int unshares = CLOSE_RANGE_UNSHARE;
-    if ((flags & unshares) != 0 && first <= last && (flags & ~(unshares | CLOSE_RANGE_CLOEXEC)) == 0) {
+    constexpr int known = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+    if ((flags & unshares) != 0 && first <= last && (flags & ~known) == 0) {
         return unshare(CLONE_FILES) == 0 ? close_range(first, last, flags & ~unshares) : -1;
     }
     if (first > last || flags != 0 || base::is_in_parents_memory()) {
