@@ -578,8 +578,7 @@ void Socket::leave_with_peer(int fd) {
     }
     bool is_left = false;
     if (epolls::may_rename(*this, fd)) {
-        const Section section{locks().in};
-        fd = descriptor(fd);
+        const InSection section{*this, fd};
         advance();
         is_left = !keeps_error() && to_peer().taken == out_.put && peers_turn() == in_.turn &&
                   !is_in_ring(in_.turn) && drop_all_doorbells(fd) && has_link_.exchange(false);
@@ -660,8 +659,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     for (;;) {
         const std::size_t before = done;
         {
-            const Section section{locks().in};
-            fd = descriptor(fd);
+            const InSection section{*this, fd};
             if (fd < 0) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
@@ -726,8 +724,8 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     }
 }
 
-// With the lock of In, no thread of this process closes the number that is returned: fd, where it is still of
-// this socket, or another one. -1: the program has closed all.
+// With the lock of In or of Out, no thread of this process closes the number that is returned: fd, where it
+// is still of this socket, or another one. -1: the program has closed all.
 int Socket::descriptor(int fd) const {
     return sockets.at(fd) == this ? fd : sockets.number_of(sockets.place_of(*this));
 }
@@ -811,8 +809,7 @@ ssize_t Socket::end_of(int fd, const Nothing &nothing) {
             return end_of_error(error);
         }
     }
-    const Section section{locks().in};
-    fd = descriptor(fd);
+    const InSection section{*this, fd};
     // After reset() the kernel tells of no connection, or of EPIPE where the peer's own reset came just
     // before, behind its end.
     const bool is_end =
@@ -887,8 +884,7 @@ std::uint64_t Socket::arrived_by_tcp(int fd) {
     if (!is_linked()) {
         return 0;
     }
-    const Section section{locks().in};
-    fd = descriptor(fd);
+    const InSection section{*this, fd};
     const std::uint64_t bytes = in_.count - in_.taken + unread_in_tcp(fd);
     return bytes * 2 + ((events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 ? 1 : 0);
 }
@@ -1140,8 +1136,7 @@ bool Socket::begin_sleep(int fd) {
     if (has_nothing) {
         return in_memory() == 0;
     }
-    const Section section{locks().in};
-    fd = descriptor(fd);
+    const InSection section{*this, fd};
     advance();
     if (is_in_ring(in_.turn)) {
         (void)drop_all_doorbells(fd);
@@ -1160,8 +1155,7 @@ void Socket::end_sleep() {
 
 bool Socket::is_readable(int fd) {
     const Inside inside{*this};
-    const Section section{locks().in};
-    fd = descriptor(fd);
+    const InSection section{*this, fd};
     for (;;) {
         advance();
         if (in_ring(in_.turn) != 0) {
@@ -1208,8 +1202,7 @@ int Socket::readable_bytes(int fd) {
     if (!is_linked()) {
         return waiting_bytes(fd, SIOCINQ);
     }
-    const Section section{locks().in};
-    fd = descriptor(fd);
+    const InSection section{*this, fd};
     advance();
     (void)drop_all_doorbells(fd);
     return static_cast<int>(std::min<std::uint64_t>(in_memory() + unread_in_tcp(fd), INT_MAX));
@@ -1339,8 +1332,7 @@ bool Socket::drops_doorbells_in_time(int fd) {
 void Socket::drop_doorbells(int fd) {
     const Inside inside{*this};
     if (is_linked()) {
-        const Section section{locks().in};
-        fd = descriptor(fd);
+        const InSection section{*this, fd};
         advance();
         (void)drop_all_doorbells(fd);
         push();

@@ -286,6 +286,14 @@ private:
     private:
         const Socket &socket_;
     };
+    // Holds the lock of In. No other thread closes the number meanwhile, which descriptor() has chosen.
+    class InSection {
+    public:
+        InSection(const Socket &socket, int &fd) : section_{socket.locks().in} { fd = socket.descriptor(fd); }
+
+    private:
+        const Section section_;
+    };
     using Count = std::atomic<std::uint64_t>;
     // Says why a call that receives has nothing: the end, or an error.
     struct Nothing {
