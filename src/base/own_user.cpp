@@ -42,12 +42,13 @@ uid_t number_of_others() {
     return file >> number ? number : usual;
 }
 
-bool is_in_own_user_namespace(pid_t peer) {
+bool is_in_own_namespace(const std::string &process, const char *kind) {
+    const std::string file = std::string{"/ns/"} + kind;
     struct stat own{};
     struct stat other{};
-    const std::string path = "/proc/" + std::to_string(peer) + "/ns/user";
-    return stat("/proc/self/ns/user", &own) == 0 && stat(path.c_str(), &other) == 0 &&
-           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+    return stat(("/proc/self" + file).c_str(), &own) == 0 &&
+           stat(("/proc/" + process + file).c_str(), &other) == 0 && own.st_dev == other.st_dev &&
+           own.st_ino == other.st_ino;
 }
 
 // Returns whether the process that the socket is connected to still runs. So nobody else has its number.
@@ -68,8 +69,18 @@ bool is_own_user(uid_t user) {
     return user == geteuid() && (user != number_of_others() || has_all_users());
 }
 
+std::optional<ino_t> namespace_of_shared_number() {
+    struct stat own{};
+    if (is_own_user(geteuid()) || stat("/proc/self/ns/user", &own) != 0) {
+        return std::nullopt;
+    }
+    return own.st_ino;
+}
+
 bool is_own_peer(int socket, pid_t peer, uid_t user) {
-    return is_own_user(user) || (user == geteuid() && is_in_own_user_namespace(peer) && peer_runs(socket));
+    const std::string process = std::to_string(peer);
+    return is_own_user(user) || (user == geteuid() && is_in_own_namespace(process, "user") &&
+                                 is_in_own_namespace(process, "pid") && peer_runs(socket));
 }
 
 // The kernel lets the owner alone, whatever the number of the user, leave the time of access unchanged.

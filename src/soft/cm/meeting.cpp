@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -167,11 +168,19 @@ std::uint64_t namespace_of(int socket) {
     return getsockopt(socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0 ? cookie : 0;
 }
 
+// An end whose user shares its number with others recognises only processes of its own user namespace. So
+// these have names of their own: an end of another namespace must not find a name whose owner would refuse
+// it.
+std::string begin_of_own_name() {
+    const std::optional<ino_t> shared = base::namespace_of_shared_number();
+    return shared ? "s" + std::to_string(*shared) : std::string{begin_of_name};
+}
+
 // Returns what the two ends know of each other when they meet at a Unix socket like this one. It takes the
 // addresses of both. Returns nothing when TLS gives them no secret.
 std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiator,
                                         const tcp::Address &responder, const SecretFor &secret_for) {
-    std::string name{begin_of_name};
+    std::string name = begin_of_own_name();
     for (const tcp::Address &address : {initiator, responder}) {
         name.append(" ").append(tcp::text_of(address).c_str());
     }
@@ -187,8 +196,7 @@ std::optional<Watchwords> watchwords_of(int socket, const tcp::Address &initiato
         return std::string_view{reinterpret_cast<const char *>(secret->data()) + number * part_bytes,
                                 part_bytes};
     };
-    Watchwords words{
-        .name = std::string{begin_of_name} + " ", .greeting = std::string{version}, .password = {}};
+    Watchwords words{.name = begin_of_own_name() + " ", .greeting = std::string{version}, .password = {}};
     for (const char byte : part(0)) {
         words.name += hex_digits[static_cast<unsigned char>(byte) >> 4];
         words.name += hex_digits[static_cast<unsigned char>(byte) & 15];

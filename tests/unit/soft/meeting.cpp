@@ -74,12 +74,13 @@ struct Connection {
 
 // The name of the meeting, as any process can know it.
 struct Name {
-    explicit Name(const Connection &connection) {
+    explicit Name(const Connection &connection, const std::string &begin = "softrdma3") {
         address.sun_family = AF_UNIX;
         const std::string text =
-            connection.secret ? "softrdma3 000102030405060708090a0b0c0d0e0f"
-                              : std::string{"softrdma3 "} + soft::tcp::text_of(connection.initiator).c_str() +
-                                    " " + soft::tcp::text_of(connection.responder).c_str();
+            begin + " " +
+            (connection.secret ? std::string{"000102030405060708090a0b0c0d0e0f"}
+                               : std::string{soft::tcp::text_of(connection.initiator).c_str()} + " " +
+                                     soft::tcp::text_of(connection.responder).c_str());
         text.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
         length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
     }
@@ -95,8 +96,7 @@ base::Fd unix_socket() {
     return made;
 }
 
-base::Fd come(const Connection &connection) {
-    const Name name{connection};
+base::Fd come(const Name &name) {
     base::Fd made = unix_socket();
     assert_int_equal(connect(made.get(), name.any(), name.length), 0);
     return made;
@@ -199,7 +199,7 @@ void another_user_does_not_join(void **) {
     const auto offered = connection.offer();
     std::vector<base::Fd> sockets;
     const Stranger stranger{[&] {
-        sockets.push_back(come(connection));
+        sockets.push_back(come(Name{connection}));
         return true;
     }};
     const auto maker = connection.meet();
@@ -305,6 +305,13 @@ public:
         close(turns_[1]);
     }
 
+    // The names of its meetings begin with this.
+    [[nodiscard]] std::string begin_of_names() const {
+        struct stat status{};
+        assert_int_equal(stat(("/proc/" + std::to_string(pid_) + "/ns/user").c_str(), &status), 0);
+        return "s" + std::to_string(status.st_ino);
+    }
+
     void go_on() { tell(0); }
     void have_turn() {
         go_on();
@@ -317,9 +324,10 @@ public:
         assert_int_equal(status, 0);
     }
 
-private:
     static constexpr uid_t nobody = 65534;
+    static constexpr uid_t nobody_outside = 100000 + nobody;
 
+private:
     void map(const char *file) const {
         const std::string path = "/proc/" + std::to_string(pid_) + "/" + file;
         const base::Fd opened{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
@@ -352,8 +360,7 @@ void needs_user_namespaces() {
 }
 
 // Runs `act` as a user from outside all other namespaces.
-void as_outsider(const std::function<void()> &act) {
-    constexpr uid_t outsider = 1000;
+void as_outsider(const std::function<void()> &act, uid_t outsider = 1000) {
     assert_int_equal(seteuid(outsider), 0);
     act();
     assert_int_equal(seteuid(0), 0);
@@ -375,9 +382,10 @@ void a_user_without_a_number_does_not_join(void **) {
     }};
     victim.have_turn();
     const auto own = SharedRings::make();
+    const Name name{connection, victim.begin_of_names()};
     base::Fd outsider;
     as_outsider([&] {
-        outsider = come(connection);
+        outsider = come(name);
         greet(outsider.get(), right_text, {own->file()});
     });
     victim.expect_well();
@@ -386,15 +394,29 @@ void a_user_without_a_number_does_not_join(void **) {
 void a_user_without_a_number_is_not_met(void **) {
     needs_user_namespaces();
     const Connection connection;
-    const Name name{connection};
+    NobodyInNamespace victim{[&](const auto &) { return !connection.meet().has_value(); }};
+    const Name name{connection, victim.begin_of_names()};
     base::Fd taken;
     as_outsider([&] {
         taken = unix_socket();
         assert_int_equal(bind(taken.get(), name.any(), name.length), 0);
         assert_int_equal(listen(taken.get(), 1), 0);
     });
-    NobodyInNamespace victim{[&](const auto &) { return !connection.meet().has_value(); }};
     victim.expect_well();
+}
+
+// It would refuse everybody from outside, and its own user there cannot know that.
+void a_user_without_a_number_stays_on_tcp_with_the_outside(void **) {
+    needs_user_namespaces();
+    const Connection connection;
+    NobodyInNamespace initiator{[&](const auto &wait) {
+        const auto offered = connection.offer();
+        wait();
+        return offered != nullptr;
+    }};
+    initiator.have_turn();
+    as_outsider([&] { assert_false(connection.meet().has_value()); }, NobodyInNamespace::nobody_outside);
+    initiator.expect_well();
 }
 
 // ---- false greetings, from a process of the same user ----
@@ -458,7 +480,7 @@ void false_greetings_make_no_link(void **) {
         const std::size_t before = descriptors();
         {
             const auto offered = connection.offer();
-            const base::Fd peer = come(connection);
+            const base::Fd peer = come(Name{connection});
             greet(peer.get(), greeting.text, greeting.files);
             const auto joined = offered->join();
             assert_false(joined.has_value());
@@ -469,7 +491,7 @@ void false_greetings_make_no_link(void **) {
     {
         const Connection connection;
         const auto offered = connection.offer();
-        const base::Fd peer = come(connection);
+        const base::Fd peer = come(Name{connection});
         greet(peer.get(), right_text, {good});
         assert_true(
             offered->join().has_value());  // each other greeting differs from a right one by one thing
@@ -619,7 +641,7 @@ void a_process_that_saw_the_name_is_passed_over(void **) {
         const SecureConnection connection;
         const auto offered = connection.offer();
         assert_non_null(offered.get());
-        const base::Fd stranger = come(connection);
+        const base::Fd stranger = come(Name{connection});
         if (!text.empty()) {
             greet(stranger.get(), text, {right->file()});
         }
@@ -691,7 +713,7 @@ void an_end_without_the_peers_word_is_a_failure(void **) {
 void silence_makes_no_link(void **) {
     const Connection connection;
     const auto offered = connection.offer();
-    const base::Fd silent = come(connection);
+    const base::Fd silent = come(Name{connection});
     assert_false(offered->join().has_value());
 }
 
@@ -708,6 +730,7 @@ int main() {
         cmocka_unit_test(another_user_who_took_the_name_is_not_met),
         cmocka_unit_test(a_user_without_a_number_does_not_join),
         cmocka_unit_test(a_user_without_a_number_is_not_met),
+        cmocka_unit_test(a_user_without_a_number_stays_on_tcp_with_the_outside),
         cmocka_unit_test(false_greetings_make_no_link),
         cmocka_unit_test(silence_makes_no_link),
         cmocka_unit_test(two_ends_with_a_secret_meet),
