@@ -200,6 +200,12 @@ std::string time_text() {
     return text.data();
 }
 
+std::optional<std::time_t> seconds_of(const std::string &time) {
+    std::tm parts{};
+    const char *const end = strptime(time.c_str(), "%FT%TZ", &parts);
+    return end != nullptr && *end == 0 ? std::optional{timegm(&parts)} : std::nullopt;
+}
+
 std::vector<Outlet *> log_outlets() {
     std::vector<Outlet *> outlets{&standard_error()};
     if (destination.kind == base::LogDestination::Kind::Syslog ||

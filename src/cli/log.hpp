@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,8 @@ void print_warnings();
 
 // Returns the time of now, in UTC, such as 2026-01-01T00:00:00Z.
 [[nodiscard]] std::string time_text();
+// Returns such a time in seconds since 1970; nothing when the text is none.
+[[nodiscard]] std::optional<std::time_t> seconds_of(const std::string &time);
 
 // Forgets the kept lines, so that later failures are explained by later lines only.
 void clear_log();

@@ -49,15 +49,6 @@ struct StillWritten {
 };
 std::deque<StillWritten> still_written GUARDED_BY(regions_mutex);
 
-// Returns the failure when the soft device's settings are wrong, such as a key that does not fit its
-// certificate. The log has the reason since then.
-Outcome<> check_settings() {
-    TRY(check_device_choice());
-    return softrdma_check_settings() == 0
-               ? Outcome<>{}
-               : failed(Exit::Usage, "{}", reason_of(RPMA_E_PROVIDER).substr(sizeof(": ") - 1));
-}
-
 // Returns whether a device was not opened because this process lacks something, or may not do something, and
 // not because of the address.
 bool is_of_process(int error) {
@@ -74,6 +65,13 @@ Outcome<> check_device_choice() {
         return failed(Exit::Usage, "RPMA_DEVICE is \"{}\", expected auto, kernel or soft", choice);
     }
     return {};
+}
+
+Outcome<> check_settings() {
+    TRY(check_device_choice());
+    return softrdma_check_settings() == 0
+               ? Outcome<>{}
+               : failed(Exit::Usage, "{}", reason_of(RPMA_E_PROVIDER).substr(sizeof(": ") - 1));
 }
 
 void Deregistration::operator()(rpma_mr_local *region) {

@@ -52,6 +52,8 @@ struct DevicePeer {
 
 // Refuses an environment with which no device opens, whatever the address is.
 [[nodiscard]] Outcome<> check_device_choice();
+// Refuses it also when the soft device's settings are wrong, such as a key that does not fit its certificate.
+[[nodiscard]] Outcome<> check_settings();
 
 // Returns a peer on the device that has this address (LOCAL), or on the way to it (REMOTE; blocks for up to a
 // second).

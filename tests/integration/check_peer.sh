@@ -79,7 +79,7 @@ stop_end
 refused_with 7 "127.0.0.1:$port: no program listens there" "$rpma" check "127.0.0.1:$port"
 refused_with 7 'absent.invalid: unknown host' "$rpma" check absent.invalid:7204
 refused_with 2 'expected a port from 1 to 65535' "$rpma" check 127.0.0.1:0
-refused_with 2 'HOST:PORT or --store is required' "$rpma" check
+refused_with 2 'HOST:PORT, --store, --psk or --x509 is required' "$rpma" check
 refused_with 2 'excludes' "$rpma" check 127.0.0.1:7204 --store store
 
 # A server of ours refuses clients of rsockets, and is asked as its own client asks.

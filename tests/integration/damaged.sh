@@ -111,6 +111,7 @@ refused_with 6 'default: content 3 is damaged' "$rpma" pull "$address" got
 pulled second "$address/other"
 push second
 good
+grep -q '^faulty *[1-9][0-9]* of [0-9]* contents (rpma list)$' stdout || die "nothing of the older contents: $(cat stdout)"
 pulled second
 
 # A file without its attribute, as after a copy that does not keep it, is not taken for a content.

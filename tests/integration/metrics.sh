@@ -93,6 +93,12 @@ is rpma_commit_duration_seconds_count 1
 is 'rpma_commit_duration_seconds_bucket{le="+Inf"}' 1
 is rpma_names 1
 is rpma_contents 1
+is rpma_faulty_contents 0
+is 'rpma_newest_sequence{name="default"}' 1
+is 'rpma_newest_bytes{name="default"}' 1048576
+[ "$(date -ud "$(sed -n 's/.*"event":"committed".*"time":"\([^"]*\)".*/\1/p' server.out)" +%s)" -eq \
+    "$(awk '$1 == "rpma_newest_timestamp_seconds{name=\"default\"}" { printf "%d", $2 }' metrics)" ] ||
+    die "another time of the newest content: $(cat metrics)"
 is rpma_free_bytes 3145728
 is rpma_storage_failed 0
 is 'rpma_faults{kind="deleted"}' 0
@@ -109,6 +115,7 @@ read -t 60 -r line <said || die "hold"
 becomes rpma_pushes_under_way 1
 rm store/default/1
 becomes 'rpma_faults{kind="deleted"}' 1
+is rpma_faulty_contents 1
 
 # An address at which nothing can listen.
 for bad in 127.0.0.1 127.0.0.1: nowhere 127.0.0.1:0 127.0.0.1:70000; do

@@ -63,7 +63,7 @@ def verify(root, prefix, name, unit):
         print('systemd-analyze is not installed: the units are only run')
         return
     os.makedirs('units', exist_ok=True)
-    text = unit if root == '/' else unit.replace(f'ExecStart={prefix}', f'ExecStart={root}{prefix}')
+    text = unit if root == '/' else unit.replace(f'{prefix}/bin/rpma', f'{root}{prefix}/bin/rpma')
     pathlib.Path(f'units/{name}@.service').write_text(text)
     done = subprocess.run(['systemd-analyze', 'verify', '--man=no', '--recursive-errors=no', f'{name}@store.service'],
                           env={**os.environ, 'SYSTEMD_UNIT_PATH': f'{os.getcwd()}/units:'}, text=True, timeout=BOUND,
@@ -72,9 +72,13 @@ def verify(root, prefix, name, unit):
         die(f'systemd-analyze verify: {done.returncode}: {done.stdout}')
 
 
-def run_each(unit, name, settings):
+def run_each(rpma, unit, name, settings):
+    """Runs the commands as systemd would, up to the first that fails. Returns whether none did."""
     for line in values_of(unit, name):
-        subprocess.run(words_of(line, settings), check=True, timeout=BOUND)
+        command, *words = words_of(line, settings)
+        if subprocess.run([rpma if command.endswith('/rpma') else command, *words], check=False, timeout=BOUND).returncode != 0:
+            return False
+    return True
 
 
 def start(rpma, unit, name, settings):
@@ -83,7 +87,8 @@ def start(rpma, unit, name, settings):
     for path in values_of(unit, 'AssertPathExists'):
         if not os.path.exists(resolved(path)):
             die(f'{path} does not exist')
-    run_each(unit, 'ExecStartPre', settings)
+    if not run_each(rpma, unit, 'ExecStartPre', settings):
+        die('what runs before the start fails')
     words = words_of(value_of(unit, 'ExecStart'), settings)
     with open('log', 'w', encoding='utf-8') as log:
         return subprocess.Popen([rpma, *words[1:]], stdout=log, stderr=log, env={**os.environ, 'NOTIFY_SOCKET': name})
@@ -128,8 +133,8 @@ def end(server):
         die(f'at SIGTERM the server ended with {ended}: {said()}')
 
 
-def run(rpma, unit, settings, tls, change):
-    """The client has these options; `change` changes root's files so that it is not let in, and back."""
+def run(rpma, unit, settings, tls, change, file):
+    """The client has these options; `change` changes this file of root's so that it is not let in, and back."""
     name = f'rpma-service-test-{os.getpid()}'
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind('\0' + name)
@@ -155,15 +160,16 @@ def run(rpma, unit, settings, tls, change):
             if pulled.returncode != (6 if tls else 0):
                 die(f'a pull of {"an identity that may only push" if tls else "anybody"} ended with {pulled.returncode}')
             if tls:
-                reload(rpma, unit, {**settings, 'MAINPID': str(server.pid)}, tls, change)
+                reload(rpma, unit, {**settings, 'MAINPID': str(server.pid)}, tls, change, file)
         finally:
             end(server)
-    run_each(unit, 'ExecStopPost', settings)
+    if not run_each(rpma, unit, 'ExecStopPost', settings):
+        die('what runs after the end fails')
     if os.path.exists('run/rpma') and os.listdir('run/rpma'):
         die(f'the end leaves {os.listdir("run/rpma")}')
 
 
-def reload(rpma, unit, settings, tls, change):
+def reload(rpma, unit, settings, tls, change, file):
     """A client that root lets in no more counts until the reload, which tells the server too."""
     def status():
         return subprocess.run([rpma, 'status', *tls, settings['LISTEN']], timeout=BOUND, check=False,
@@ -174,7 +180,8 @@ def reload(rpma, unit, settings, tls, change):
             die('a client is refused before the reload')
         change(expected == 'let in')
         told = said().count('SIGHUP')
-        run_each(unit, 'ExecReload', settings)
+        if not run_each(rpma, unit, 'ExecReload', settings):
+            die('a reload fails')
         for _ in range(BOUND * 100):
             if said().count('SIGHUP') > told:
                 break
@@ -183,6 +190,11 @@ def reload(rpma, unit, settings, tls, change):
             die(f'the server does not see the reload: {said()}')
         if (status() == 0) != (expected == 'let in'):
             die(f'after a reload the client is not {expected}')
+    good = file.read_text(encoding='utf-8')
+    file.write_text('nonsense', encoding='utf-8')
+    if run_each(rpma, unit, 'ExecReload', settings) or status() != 0:
+        die('a reload of a file that cannot be used does not fail, or changes something')
+    file.write_text(good, encoding='utf-8')
 
 
 def run_without_manager(rpma, unit, settings):
@@ -198,7 +210,8 @@ def refuse(rpma, unit, settings):
         server = start(rpma, unit, '@nobody', {**settings, **change})
         if server.wait(BOUND) != wrong:
             die(f'with {change} the server ended with {server.returncode}: {said()}')
-    run_each(unit, 'ExecStopPost', settings)
+    if not run_each(rpma, unit, 'ExecStopPost', settings):
+        die('what runs after the end fails')
 
 
 def main():
@@ -226,10 +239,10 @@ def main():
         shutil.copy('own', keys)
         pathlib.Path('etc/rpma/store.conf').touch()
         pathlib.Path('content').write_bytes(os.urandom(100_000))
-        run(rpma, units['rpma-serve'], settings, ['--psk', 'own'], lambda lets_in: shutil.copy('own' if lets_in else 'another', keys))
+        run(rpma, units['rpma-serve'], settings, ['--psk', 'own'], lambda lets_in: shutil.copy('own' if lets_in else 'another', keys), keys)
         run_without_manager(rpma, units['rpma-serve'], settings)
         refuse(rpma, units['rpma-serve'], settings)
-        run(rpma, units['rpma-serve-open'], {'OPTIONS': ''}, [], None)
+        run(rpma, units['rpma-serve-open'], {'OPTIONS': ''}, [], None, None)
         if len(sys.argv) == 5:
             subprocess.run([f'{sys.argv[4]}/tests/test_certificates', '.', 'x509', 'a=client'], check=True, timeout=BOUND)
             for file in *pathlib.Path('.').glob('*.pem'), 'x509.key':
@@ -241,7 +254,7 @@ def main():
                 listed.write_text(own + ('' if lets_in else 'client b\n'), encoding='utf-8')
 
             change(True)
-            run(rpma, units['rpma-serve-x509'], settings, ['--x509', 'a'], change)
+            run(rpma, units['rpma-serve-x509'], settings, ['--x509', 'a'], change, listed)
 
 
 if __name__ == '__main__':

@@ -356,6 +356,13 @@ def test_cases(servers):
                         ((where[0], f"{where[1]}/other"), "(expected one name)"),
                         ((*where, "--if-sequence", "1"), "each of several has its own sequences")):
         refused(2, text, "push", three, *words)
+    twice = (where[0], f"127.1:{a.port}", where[1])
+    told = rpma("push", three, *[f"{server}/twice" for server in twice])
+    if told.returncode != 0 or "committed on 2 of 3 servers" not in told.stderr or "leads to the same server as" not in told.stderr:
+        fail(f"two addresses of one server: {told}")
+    b.kill()
+    refused(2, "two of the addresses lead to one server", "push", three, *[f"{server}/twice" for server in twice])
+    b.start()
     refused(2, "expected a file", "push", "-", *where)
     refused(2, "expected a file", "pull", *where, "-")
     refused(2, "expected a file", "pull", *where, "/dev/stdout")

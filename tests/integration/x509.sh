@@ -78,6 +78,8 @@ stop_server
 cp reader.key server.key
 refused_with 2 "server.key: expected the private key of $mine" "$rpma" serve --store served --x509 present
 refused_with 2 "server.key: expected the private key of $mine" "$rpma" status --x509 present 127.0.0.1:1
+refused_with 2 "server.key: expected the private key of $mine" "$rpma" check --x509 present
+bounded "$rpma" check --x509 writer >stdout 2>stderr || die "check of files"
 chmod 640 server.key
 refused 'others than its owner may use' "$rpma" serve --store served --x509 present
 refused 'absent: No such file or directory' "$rpma" serve --store served --x509 absent

@@ -99,6 +99,7 @@ std::string encode_health(const Health &health) {
     object["durable"] = health.durable;
     object["names"] = health.names;
     object["contents"] = health.contents;
+    object["faulty"] = health.faulty;
     object["bytes"] = health.bytes;
     object["capacity"] = health.capacity;
     // Older clients expect a number.
@@ -181,6 +182,9 @@ Outcome<Health> decode_health(std::string_view text) {
         .take_all("reasons", take_reason);
     if (members.has("store")) {
         members.take("store", health.store);
+    }
+    if (members.has("faulty")) {
+        members.take("faulty", health.faulty);
     }
     if (members.has("commits")) {
         members.take_all("commits", take_commit);

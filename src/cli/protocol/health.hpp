@@ -57,7 +57,8 @@ struct Health {
     bool durable = false;
     std::uint64_t names = 0;
     std::uint64_t contents = 0;
-    std::uint64_t bytes = 0;  // of contents, and of pushes that are under way
+    std::uint64_t faulty = 0;  // contents of which a fault is known, the newest ones or not
+    std::uint64_t bytes = 0;   // of contents, and of pushes that are under way
     std::uint64_t capacity = 0;
     std::optional<std::uint64_t> free_bytes;  // for the next push; none when storage has not told it
     std::uint64_t clients = 0;

@@ -24,6 +24,7 @@
 
 #include "base/fd.hpp"
 #include "cli/arguments.hpp"
+#include "cli/log.hpp"
 #include "cli/serve/follower.hpp"
 #include "cli/serve/page.hpp"
 
@@ -118,6 +119,8 @@ public:
         return {
             gauge("rpma_names", "Names in the store.", health.names),
             gauge("rpma_contents", "Contents in the store.", health.contents),
+            gauge("rpma_faulty_contents", "Contents of which a fault is known, the newest ones or not.",
+                  health.faulty),
             gauge("rpma_store_bytes", "Bytes of contents and of pushes that are under way.", health.bytes),
             std::move(room),
             counter("rpma_checked_bytes_total", "Bytes of contents that were read to verify them.",
@@ -155,6 +158,32 @@ private:
     const std::chrono::seconds patience_;
     std::shared_ptr<const std::atomic<Clock::rep>> since_;  // when the oldest job of a push began; 0 without
     mutable std::future<Health> look_;  // the last one, until it has told; one request at a time has it made
+};
+
+// Tells at each request of the newest content of each name, so that a name whose pushes end is seen.
+class OfNames final : public prometheus::Collectable {
+public:
+    explicit OfNames(const Store &store) : store_{store} {}
+
+    [[nodiscard]] std::vector<MetricFamily> Collect() const override {
+        MetricFamily time =
+            gauge("rpma_newest_timestamp_seconds",
+                  "When the newest content of the name was committed, in seconds since 1970.");
+        MetricFamily sequence = gauge("rpma_newest_sequence", "The sequence of that content.");
+        MetricFamily bytes = gauge("rpma_newest_bytes", "The bytes of that content.");
+        for (const Listed &newest : store_.newest()) {
+            const std::vector<ClientMetric::Label> label{{"name", newest.name}};
+            add(sequence, static_cast<double>(newest.sequence), label);
+            if (const auto seconds = seconds_of(newest.note.time)) {
+                add(time, static_cast<double>(*seconds), label);
+                add(bytes, static_cast<double>(newest.note.length), label);
+            }
+        }
+        return {std::move(time), std::move(sequence), std::move(bytes)};
+    }
+
+private:
+    const Store &store_;
 };
 
 // Tells at each request which contents a follower lacks.
@@ -213,21 +242,24 @@ Outcome<base::Fd> listen_at(const Address &address) {
 
 struct Metrics::Parts {
     Parts(const Store &served, std::chrono::seconds patience)
-        : store{std::make_shared<OfStore>(served, patience, job_since)} {}
+        : store{std::make_shared<OfStore>(served, patience, job_since)},
+          names{std::make_shared<OfNames>(served)} {}
 
     // Relaxed: they publish nothing else.
     std::shared_ptr<std::atomic<Clock::rep>> job_since = std::make_shared<std::atomic<Clock::rep>>(0);
     std::shared_ptr<std::atomic<Clock::rep>> commit_since = std::make_shared<std::atomic<Clock::rep>>(0);
     std::shared_ptr<prometheus::Collectable> oldest_commit = std::make_shared<OldestCommit>(commit_since);
     std::shared_ptr<prometheus::Collectable> store;
+    std::shared_ptr<prometheus::Collectable> names;
     std::shared_ptr<prometheus::Collectable> follower;  // of a server that follows
     std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
     std::unique_ptr<Page> page;  // ends first
 
     [[nodiscard]] std::string text() const {
         std::ostringstream text;
-        for (const prometheus::Collectable *part : {static_cast<prometheus::Collectable *>(registry.get()),
-                                                    store.get(), oldest_commit.get(), follower.get()}) {
+        for (const prometheus::Collectable *part :
+             {static_cast<prometheus::Collectable *>(registry.get()), store.get(), names.get(),
+              oldest_commit.get(), follower.get()}) {
             if (part != nullptr) {
                 prometheus::TextSerializer{}.Serialize(text, part->Collect());
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // cli/store/check: `rpma check --store` reads the contents of a store, also while it is served, and says
-// which are good. check_peer has `rpma check HOST:PORT`.
+// which are good. check_peer has the other uses of `rpma check`.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/tls.hpp"
 #include "cli/commands.hpp"
 #include "cli/peers/check_peer.hpp"
 #include "cli/store/store.hpp"
@@ -73,8 +74,9 @@ Outcome<> check_store(const CheckOptions &options) {
 void add_check(CLI::App &app, Command &chosen) {
     auto options = std::make_shared<CheckOptions>();
     auto peer = std::make_shared<PeerOptions>();
-    CLI::App *command =
-        app.add_subcommand("check", "Tell which protocol a server speaks, or verify the contents of a store");
+    CLI::App *command = app.add_subcommand(
+        "check",
+        "Tell which protocol a server speaks, or verify the contents of a store, or the files of TLS");
     CLI::Option *const address = command->add_option("HOST:PORT", peer->address, "The server");
     CLI::Option *const store = command->add_option("--store", options->store, "The store, a folder")
                                    ->type_name("DIR")
@@ -94,13 +96,16 @@ void add_check(CLI::App &app, Command &chosen) {
     }
     command->add_flag("--json", options->json, "Print JSON");
     command->callback([options, peer, &chosen] {
-        if (options->store.empty() && peer->address.empty()) {
-            throw CLI::RequiredError("HOST:PORT or --store");
-        }
         peer->json = options->json;
-        chosen = [options, peer] {
-            return options->store.empty() ? check_peer(*peer) : check_store(*options);
-        };
+        if (!options->store.empty()) {
+            chosen = [options] { return check_store(*options); };
+        } else if (!peer->address.empty()) {
+            chosen = [peer] { return check_peer(*peer); };
+        } else if (base::required_tls() != nullptr) {
+            chosen = [options] { return check_tls(options->json); };
+        } else {
+            throw CLI::RequiredError("HOST:PORT, --store, --psk or --x509");
+        }
     });
 }
 

@@ -537,6 +537,9 @@ std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std:
         if (!found.text.empty() && found.kind != kind_of_pruned) {
             health.reasons.push_back({found.kind, name, sequence, found.text});
         }
+        for (const auto &[one, content] : known.contents) {
+            health.faulty += last_fault_of(name, one, content).empty() ? 0 : 1;
+        }
     });
     return largest;
 }
@@ -702,6 +705,18 @@ Listed Store::newest(const std::string &name) const {
     }
     const auto &[sequence, entry] = *found->second.contents.rbegin();
     return {name, sequence, entry.note, entry.damage};
+}
+
+std::vector<Listed> Store::newest() const {
+    std::vector<Listed> all;
+    const base::Lock lock{names_mutex_};
+    for (const auto &[name, known] : names_) {
+        if (!known.contents.empty()) {
+            const auto &[sequence, entry] = *known.contents.rbegin();
+            all.push_back({name, sequence, entry.note, entry.damage});
+        }
+    }
+    return all;
 }
 
 std::string Store::blocks(const std::string &name, std::uint64_t sequence) const {

@@ -150,6 +150,8 @@ public:
     // Returns the newest content of a name as it was committed, without a look at its file. Its sequence is 0
     // when there is none. Any thread may call it.
     [[nodiscard]] Listed newest(const std::string &name) const;
+    // Returns the newest content of each name that has one, in the same way.
+    [[nodiscard]] std::vector<Listed> newest() const;
     // Returns the checksums of a content's blocks as text (cli/protocol/blocks); empty without them. Any
     // thread may call it.
     [[nodiscard]] std::string blocks(const std::string &name, std::uint64_t sequence) const;

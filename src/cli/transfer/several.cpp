@@ -61,6 +61,19 @@ std::size_t count(const Replicas &replicas, std::initializer_list<Reply::State> 
     return instances.size();
 }
 
+// Returns why this address does not count, if it does not.
+std::string reason_of(const Group &group, const Replicas &replicas, std::size_t server) {
+    const auto &replies = replicas.replies();
+    const auto first =
+        std::ranges::find(replies, replies[server].instance, &Reply::instance) - replies.begin();
+    if (!replies[server].reason.empty() || replies[server].instance == 0 || std::cmp_equal(first, server)) {
+        return replies[server].reason;
+    }
+    return fmt::format("{}: leads to the same server as {} (expected different servers)",
+                       group.servers[server].address.text(),
+                       group.servers[static_cast<std::size_t>(first)].address.text());
+}
+
 // Returns a table of what each server has, or why not.
 std::vector<Facts> rows_of(const Group &group, const Replicas &replicas) {
     std::vector<Facts> rows;
@@ -92,17 +105,17 @@ std::vector<Facts> rows_of(const Group &group, const Replicas &replicas) {
              {"result", "RESULT", result, result},
              {"sequence", "SEQUENCE", committed ? nlohmann::json(reply.sequence) : nlohmann::json{},
               committed ? std::to_string(reply.sequence) : ""},
-             {"reason", "REASON", reply.reason, shown(reply.reason)}});
+             {"reason", "REASON", reason_of(group, replicas, i), shown(reason_of(group, replicas, i))}});
     }
     return rows;
 }
 
-// Returns the reasons of all servers that gave one.
-std::string reasons_of(const Replicas &replicas) {
+// Returns the reasons of all servers that have one.
+std::string reasons_of(const Group &group, const Replicas &replicas) {
     std::string text;
-    for (const Reply &reply : replicas.replies()) {
-        if (!reply.reason.empty()) {
-            text += (text.empty() ? ": " : "; ") + reply.reason;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+        if (const std::string reason = reason_of(group, replicas, i); !reason.empty()) {
+            text += (text.empty() ? ": " : "; ") + reason;
         }
     }
     return text;
@@ -135,14 +148,14 @@ Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t need
     const auto present = [&] { return count(replicas, {Reply::State::Present}); };
     TRY(replicas.wait([&] { return present() >= needed; }));
     const auto answered = std::ranges::count(replicas.replies(), Reply::State::Present, &Reply::state);
-    if (std::cmp_less(present(), answered)) {
+    if (present() < needed && std::cmp_greater_equal(answered, needed)) {
         return failed(Exit::Usage, "{}: two of the addresses lead to one server (expected different servers)",
                       group.name);
     }
     if (present() < needed) {
         print_rows(group, replicas, options);
         return failed(exit_of(replicas), "{}: {} of {} servers answer (expected {}){}", group.name, present(),
-                      group.size(), needed, reasons_of(replicas));
+                      group.size(), needed, reasons_of(group, replicas));
     }
     return {};
 }
@@ -231,11 +244,11 @@ Outcome<> check_push(const Group &group, const Replicas &replicas, const Order &
         return std::unexpected{Failure{
             fmt::format(
                 "{}; a later pull finds the old content, or the new one, which has the tag {} and {}{}", text,
-                tag_text(order.tag), checksum_text(order.checksum), reasons_of(replicas)),
+                tag_text(order.tag), checksum_text(order.checksum), reasons_of(group, replicas)),
             Exit::Unknown, 0, order.checksum}};
     }
     return failed(exit_of(replicas, {Exit::Refused, Exit::Busy, Exit::NotCommitted}),
-                  "{}; nothing was committed{}", text, reasons_of(replicas));
+                  "{}; nothing was committed{}", text, reasons_of(group, replicas));
 }
 
 }  // namespace
@@ -299,7 +312,7 @@ Outcome<> push_to_several(const PushOptions &options) {
     print_summary("push", options, group, replicas, order, have, took.count());
     if (have < group.size()) {  // for those who keep only standard error
         std::fputs(fmt::format("rpma: {}: committed on {} of {} servers{}\n", group.name, have, group.size(),
-                               reasons_of(replicas))
+                               reasons_of(group, replicas))
                        .c_str(),
                    stderr);
     }
@@ -417,7 +430,7 @@ Outcome<> pull_from_several(const PullOptions &options) {
             exit_of(replicas),
             "{}: the content of the tag {} is on {} of {} servers, and could not be written back to a "
             "majority; {} was not written{}",
-            group.name, tag_text(order.tag), have, group.size(), options.file, reasons_of(replicas));
+            group.name, tag_text(order.tag), have, group.size(), options.file, reasons_of(group, replicas));
     }
     TRY(destination.publish(order.length));
     const std::chrono::duration<double> took = Session::Clock::now() - begin;

@@ -131,6 +131,11 @@ void print_status(const StatusOptions &options, const Health &health) {
     summary.add_json("names", health.names);
     summary.add_json("contents", health.contents);
     summary.add_json("bytes", health.bytes);
+    summary.add_json("faulty", health.faulty);
+    if (health.faulty != 0) {
+        summary.add_text("faulty",
+                         fmt::format("{} of {} contents (rpma list)", health.faulty, health.contents));
+    }
     summary.add("capacity", health.capacity, fmt::format("contents of up to {} bytes", health.capacity));
     summary.add_text("room", health.free_bytes ? fmt::format("{} bytes for the next push", *health.free_bytes)
                                                : "unknown");

@@ -107,6 +107,11 @@ pull=$!
 until [ "$(metric rpma_clients)" = 1 ]; do :; done
 cat "$work/next.key" "$work/reader.key" | install -m 600 /dev/stdin "$root/etc/rpma/store.keys"
 inside systemctl reload rpma-serve@store 2>"$work/stderr" || die reload
+# A reload of a file that cannot be used fails, and the keys of before stay.
+mv "$root/etc/rpma/store.keys" "$work/store.keys"
+echo nonsense >"$root/etc/rpma/store.keys"
+! inside systemctl reload rpma-serve@store 2>"$work/stderr" || die 'a reload of a broken file ended with 0'
+mv "$work/store.keys" "$root/etc/rpma/store.keys"
 ! with writer push "$work/first" $store/data >/dev/null || die 'a key that is gone lets in'
 with next push "$work/first" $store/data >/dev/null || die 'the new key does not let in'
 wait $pull || die 'a client whose key stays was ended'

@@ -14,6 +14,7 @@ cli::Health some_health() {
     health.memory = "page cache";
     health.durable = true;
     health.names = 2;
+    health.faulty = 1;
     health.free_bytes = 0x1'0000'0001;
     health.pushes = {{"a", "192.0.2.1", "writer", 7}};
     health.commits = {{{"a", "192.0.2.1", "writer", 5}, true}};
@@ -31,6 +32,7 @@ void a_status_survives(void **) {
     assert_string_equal(cli::encode_health(*read).c_str(), text.c_str());
     assert_true(read->durable && read->free_bytes == health.free_bytes && read->pushes.size() == 1);
     assert_true(read->commits.size() == 1 && read->commits[0].left && read->commits[0].push.seconds == 5);
+    assert_int_equal(read->faulty, 1);
     assert_true(read->last.sequence == 9 && read->last.note.host == "192.0.2.2");
     assert_string_equal(read->store.c_str(), health.store.c_str());
     assert_true(read->follows && read->follows->contents == 2 && read->follows->seconds == 4U &&
@@ -62,7 +64,7 @@ void other_text_is_no_status(void **) {
 // Older servers tell of no commits and no leader, and always of the room.
 void an_older_server_is_understood(void **) {
     std::string text = cli::encode_health(some_health());
-    for (const char *member : {"commits", "hops", "follows", "room_known", "store"}) {
+    for (const char *member : {"commits", "hops", "follows", "room_known", "store", "faulty"}) {
         const std::size_t at = text.find(fmt::format("\"{}\":", member));
         assert_true(at != std::string::npos);
         text.at(at + 1) = '_';
