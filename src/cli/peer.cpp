@@ -105,6 +105,10 @@ Outcome<DevicePeer> open_peer(const Address &address, rpma_util_ibv_context_type
             return failed("this process cannot use an RDMA device{}", reason_of(result));
         }
         TRY(check_settings());
+        if (error == ENETUNREACH || error == EHOSTUNREACH) {
+            return failed(Exit::Unreachable, "{}: this machine has no way there: {}", address.host,
+                          errno_text(error));
+        }
     }
     if (result != 0 || context == nullptr) {  // a wildcard address has no single device
         return failed(type == RPMA_UTIL_IBV_CONTEXT_REMOTE ? Exit::Unreachable : Exit::Failed,

@@ -20,7 +20,7 @@ done
 ! grep -q 'public Internet' server.err || die "a warning of no public address"
 push content
 
-# An address comes to the machine, goes, and comes again.
+# An address comes to the machine, goes, and comes again. A pull that was under way goes on.
 given=$address
 address=10.77.0.1:7204
 for turn in 1 2; do
@@ -30,12 +30,25 @@ for turn in 1 2; do
     done
     [ "$try" -lt 1000 ] || die "it does not listen at an address that came: $(cat stderr)"
     pulled content
+    if [ "$turn" = 1 ]; then
+        bounded "$rpma" pull "$address" slow --rate 512K >stdout 2>stderr &
+        slow=$!
+        helpers+=($slow)
+        for try in $(seq 1000); do
+            [ "$(ss -Htn state established "src $address" | wc -l)" -eq 0 ] || break
+        done
+    fi
     ip address del 10.77.0.1/32 dev lo
     for try in $(seq 1000); do
         ss -Hltn "src $address" | grep -q . || break
     done
     [ "$try" -lt 1000 ] || die "it listens at an address that went"
 done
+[ "$(grep -c '10.77.0.1:7204 came to this machine' server.err)" = 2 ] && [ "$(grep -c '10.77.0.1:7204 left this' server.err)" = 2 ] ||
+    die "the log does not say which addresses came and left"
+refused_with 7 '192.0.2.77: this machine has no way there: Network is unreachable' "$rpma" status 192.0.2.77
+ip address add 10.77.0.1/32 dev lo
+wait $slow && cmp slow content || die "a pull at an address that went and came: $(cat stderr)"
 address=$given
 bounded "$rpma" status "$address" >stdout || die "it does not listen any more at $address"
 

@@ -419,7 +419,7 @@ private:
                           device->name);
         }
         TRY(server_.listen(address, *std::move(device)));
-        BASE_LOG(Info, "%s came to this machine: the server listens there too", address.text().c_str());
+        BASE_LOG(Warning, "%s came to this machine: the server listens there too", address.text().c_str());
         warned_ = warned_ || warn_of_public_address(address);
         return {};
     }

@@ -118,10 +118,17 @@ bool Server::listens(const Address &address) const {
         ports_, [&](const auto &entry) { return entry.second->address.text() == address.text(); });
 }
 
-// The server and each client of a place share it.
+// The clients of a place share it, and keep its device.
 void Server::stop_listening(const std::function<bool(const Address &)> &is_wanted) {
-    std::erase_if(ports_, [&](const auto &entry) {
-        return entry.second.use_count() == 1 && !is_wanted(entry.second->address);
+    std::erase_if(ports_, [&](auto &entry) {
+        Port &port = *entry.second;
+        if (is_wanted(port.address)) {
+            return false;
+        }
+        BASE_LOG(Warning, "%s left this machine: the server does not listen there any more",
+                 port.address.text().c_str());
+        port.endpoint.reset();
+        return true;
     });
 }
 

@@ -72,7 +72,7 @@ public:
     // Calls `changed` when `changes` is readable, after it has read what is there.
     void follow_addresses(base::Fd changes, std::function<void()> changed);
     [[nodiscard]] bool listens(const Address &address) const;
-    // Stops listening at the addresses that are not wanted any more. One where clients are connected stays.
+    // Stops listening at the addresses that are not wanted any more. Clients that are connected there stay.
     void stop_listening(const std::function<bool(const Address &)> &is_wanted);
 
     [[nodiscard]] Durability durability() const { return durability_; }
