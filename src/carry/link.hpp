@@ -27,7 +27,7 @@ struct Connection {
         std::uint32_t port = 0;
     };
     End ends[2];              // the smaller one first, as bytes
-    std::uint64_t space = 0;  // of the network namespace (SO_NETNS_COOKIE)
+    std::uint64_t space = 0;  // of the namespaces of network (SO_NETNS_COOKIE) and of processes
     std::uint32_t side = 0;   // the place in `ends` of the end that asks; no part of the name
 };
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +16,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -140,6 +143,11 @@ std::optional<Connection> connection_of(int fd) {
         LIBC(getsockopt)(fd, SOL_SOCKET, SO_NETNS_COOKIE, &connection.space, &length) != 0) {
         return std::nullopt;
     }
+    // A process of another namespace has another number here, by which its link is not found.
+    struct stat processes{};
+    if (stat("/proc/self/ns/pid", &processes) == 0) {
+        connection.space ^= mixed(processes.st_ino);
+    }
     const int order = std::memcmp(&*own, &*peers, sizeof(Connection::End));
     connection.side = order < 0 ? 0 : 1;
     connection.ends[connection.side] = *own;
@@ -147,8 +155,26 @@ std::optional<Connection> connection_of(int fd) {
     return order != 0 ? std::optional{connection} : std::nullopt;
 }
 
+// Returns whether the addresses may be those of two connections: a proxy that is transparent, or in two
+// routing domains, has both ends of these addresses, and is between them.
+bool has_foreign_addresses(int fd) {
+    const auto is_set = [fd](int level, int option) {
+        int value = 0;
+        socklen_t length = sizeof(value);
+        return LIBC(getsockopt)(fd, level, option, &value, &length) == 0 && value != 0;
+    };
+    return is_set(IPPROTO_IP, IP_TRANSPARENT) || is_set(IPPROTO_IPV6, IPV6_TRANSPARENT) ||
+           is_set(SOL_SOCKET, SO_BINDTOIFINDEX);
+}
+
 bool is_same(const Connection &one, const Connection &other) {
     return std::memcmp(one.ends, other.ends, sizeof(one.ends)) == 0 && one.space == other.space;
+}
+
+// A file that is no memfd has no seals, and may be cut short.
+bool is_sealed(int fd) {
+    const int seals = LIBC(fcntl)(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
 Link *mapped(int fd) {
@@ -157,6 +183,45 @@ Link *mapped(int fd) {
 }
 
 constexpr const char *link_name = "rpma-carry";
+
+// Links that were offered, and that nobody has joined yet, have a descriptor each. The program has the most
+// part of its descriptors for itself.
+constinit std::atomic<std::uint64_t> offers{0};
+bool may_offer() {
+    rlimit limit{};
+    constexpr std::uint64_t part_of_descriptors = 8;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && offers < limit.rlim_cur / part_of_descriptors;
+}
+
+// Where the kernel promises no more memory than it has, a page that it cannot give later would be a SIGBUS.
+bool has_its_memory(int file) {
+    static const bool is_strict = [] {
+        char mode = 0;
+        const int setting = LIBC(open)("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+        const bool is_read = setting >= 0 && LIBC(read)(setting, &mode, 1) == 1;
+        if (setting >= 0) {
+            (void)LIBC(close)(setting);
+        }
+        return is_read && mode == '2';
+    }();
+    return !is_strict || posix_fallocate(file, 0, sizeof(Link)) == 0;
+}
+
+using DescriptorPath = std::array<char, 64>;
+DescriptorPath path_of(int fd) {
+    DescriptorPath path;
+    (void)std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+    return path;
+}
+
+// Returns whether the file has the name of a link, which another file may have too.
+bool is_link(int fd) {
+    constexpr std::string_view before = "/memfd:";
+    std::array<char, 64> target{};
+    const ssize_t length = readlink(path_of(fd).data(), target.data(), target.size());
+    const std::string_view found{target.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+    return found.starts_with(before) && found.substr(before.size()).starts_with(link_name);
+}
 
 // Opens a link of another process. Its number may be that of anything meanwhile, and only to open a FIFO or a
 // device does something to it, so the name is looked at first.
@@ -168,14 +233,8 @@ int open_link(std::uint64_t place) {
     if (untouched < 0) {
         return -1;
     }
-    (void)std::snprintf(path, sizeof(path), "/proc/self/fd/%d", untouched);
-    constexpr std::string_view before = "/memfd:";
-    const std::string_view name{link_name};
-    std::array<char, 64> target{};
-    const ssize_t length = readlink(path, target.data(), target.size());
-    const std::string_view found{target.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
-    const bool is_link = found.starts_with(before) && found.substr(before.size()).starts_with(name);
-    const int file = is_link ? LIBC(open)(path, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
+    const int file =
+        is_link(untouched) ? LIBC(open)(path_of(untouched).data(), O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
     (void)LIBC(close)(untouched);
     return file;
 }
@@ -229,10 +288,15 @@ int open_folder(uid_t user) {
     int made = -1;
     for (unsigned number = 0; made < 0 && number < most_names; ++number) {
         const FolderPath path{user, number};
-        if (mkdir(path.text.data(), S_IRWXU) != 0 && errno != EEXIST) {
+        const bool is_new = mkdir(path.text.data(), S_IRWXU) == 0;
+        if (!is_new && errno != EEXIST) {
             return -1;
         }
         made = open_own(path);
+        if (made < 0 && is_new) {
+            (void)rmdir(path.text.data());  // the thread makes files of another user (setfsuid(2))
+            return -1;
+        }
         if (made < 0 && errno != EPERM) {
             return -1;
         }
@@ -282,10 +346,17 @@ struct Meeting::Tables {
     [[nodiscard]] static Table *own() REQUIRES(mapping) {
         const uid_t now = geteuid();
         if (now != user) {
+            leave();
             user = now;
             table = static_cast<Table *>(table_of(now, sizeof(Table)));
         }
         return table;
+    }
+    static void leave() REQUIRES(mapping) {
+        if (table != nullptr) {
+            (void)munmap(std::exchange(table, nullptr), sizeof(Table));
+        }
+        user.reset();
     }
 };
 
@@ -349,6 +420,10 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             const auto connection = connection_of(fd);
             if (!connection) {
                 socket.stay("its addresses are not known");
+                return false;
+            }
+            if (has_foreign_addresses(fd)) {
+                socket.stay("a proxy may have its addresses");
                 return false;
             }
             records::add(socket, fd);
@@ -418,9 +493,14 @@ bool Meeting::find_mirror(Socket &socket, int fd) {
 
 bool Meeting::offer(Socket &socket, Slot &other) {
     constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (!may_offer()) {
+        return false;
+    }
     const int file = high_number(LIBC(memfd_create)(link_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    struct stat made{};
     Link *const link = file >= 0 && base::may_make_file(sizeof(Link)) && ftruncate(file, sizeof(Link)) == 0 &&
-                               LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0
+                               has_its_memory(file) && LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0 &&
+                               fstat(file, &made) == 0
                            ? mapped(file)
                            : nullptr;
     if (link == nullptr) {
@@ -437,6 +517,8 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     link->maker = socket.side_;
     socket.offered_ = link;
     socket.offered_fd_ = file;
+    socket.offered_file_ = made.st_ino;
+    offers.fetch_add(1);
     socket.meeting_state_ = Offering;
     std::uint64_t free = 0;
     const std::uint64_t place =
@@ -454,8 +536,7 @@ bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
     struct stat status{};
     Link *link = nullptr;
     if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-        base::is_own_file(file, status) && status.st_size == sizeof(Link) &&
-        (LIBC(fcntl)(file, F_GET_SEALS) & F_SEAL_SHRINK) != 0) {
+        base::is_own_file(file, status) && status.st_size == sizeof(Link) && is_sealed(file)) {
         link = mapped(file);
     }
     if (file >= 0) {
@@ -510,11 +591,22 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
     if (link.state.compare_exchange_strong(expected, made_it ? Link::Open : Link::Joined)) {
         socket.push();
         socket.meeting_state_ = Linked;
-        if (socket.offered_fd_ >= 0) {
-            (void)LIBC(close)(std::exchange(socket.offered_fd_, -1));
-        }
+        close_offer(socket);
     }
     return true;
+}
+
+// The program may have closed the number unseen, or have put another file there.
+void Meeting::close_offer(Socket &socket) {
+    const int file = std::exchange(socket.offered_fd_, -1);
+    struct stat status{};
+    if (file < 0) {
+        return;
+    }
+    offers.fetch_sub(1);
+    if (fstat(file, &status) == 0 && status.st_ino == socket.offered_file_ && is_link(file)) {
+        (void)LIBC(close)(file);
+    }
 }
 
 // The next link has to wait longer each time.
@@ -534,6 +626,29 @@ void Meeting::forget(Socket &socket) {
 }
 
 void Meeting::before_fork(Socket &socket) {
+    mapping.assert_held();
+    if (socket.meeting_state_ == Offering && !socket.is_linked()) {
+        give_up(socket);
+    }
+}
+
+void Meeting::leave_user() {
+    const Held held{mapping};
+    Tables::leave();
+    std::ifstream areas{"/proc/self/maps"};
+    for (std::string area; std::getline(areas, area);) {
+        std::uintptr_t begin = 0;
+        (void)std::from_chars(area.data(), area.data() + area.size(), begin, 16);
+        auto *const link = reinterpret_cast<Link *>(begin);
+        bool is_own = area.find(std::string{"/memfd:"} + link_name) == std::string::npos;
+        sockets.for_all([&](int, const Socket &socket) { is_own = is_own || socket.mapped_link() == link; });
+        if (!is_own) {
+            (void)munmap(link, sizeof(Link));
+        }
+    }
+}
+
+void Meeting::look_no_more(Socket &socket) {
     if (socket.is_far_ && socket.meeting_state_ != None && !socket.is_linked()) {
         const Held held{mapping};
         if (!socket.is_linked()) {
@@ -555,9 +670,7 @@ void Meeting::give_up(Socket &socket) {
     } else if (socket.meeting_state_ == Offering && !socket.is_linked()) {
         (void)munmap(std::exchange(socket.offered_, nullptr), sizeof(Link));
     }
-    if (socket.offered_fd_ >= 0) {
-        (void)LIBC(close)(std::exchange(socket.offered_fd_, -1));
-    }
+    close_offer(socket);
     socket.meeting_state_ = None;
 }
 

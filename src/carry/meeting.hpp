@@ -35,7 +35,12 @@ public:
     static void left(Socket &socket);
     // The socket ends, or stays in TCP.
     static void forget(Socket &socket);
+    // The process has lost the rights of its user for good: unmaps that user's table, and all links but those
+    // that its Sockets have.
+    static void leave_user();
     // The process is about to fork, and only one of the two may find the other end on a device.
+    static void look_no_more(Socket &socket);
+    // The process forks, and holds the locks. Only one of the two would close the file of an offer.
     static void before_fork(Socket &socket);
 
 private:
@@ -51,6 +56,7 @@ private:
     static bool join(Socket &socket, int fd, std::uint64_t place);
     static bool settle(Socket &socket, int fd, Link &link);
     static void give_up(Socket &socket);
+    static void close_offer(Socket &socket);
 };
 
 }  // namespace carry

@@ -261,7 +261,7 @@ void come_back() {
             }
         });
     };
-    sockets.for_all([](int, Socket &socket) { Meeting::before_fork(socket); });
+    sockets.for_all([](int, Socket &socket) { Meeting::look_no_more(socket); });
     const auto until = base::Clock::now() + waits_for_answers;
     for_mirrored([&](int, Socket &socket) {
         socket.ask_back(until);

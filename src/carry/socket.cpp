@@ -73,6 +73,8 @@ constinit Link no_link{};
 constexpr microseconds waits_for_doorbell{100'000};
 // A receive finds bytes in TCP, and takes none, so often in a row at most: a sender explains them at once.
 constexpr unsigned most_in_vain = 1000;
+// A call drops 64 doorbells. A peer that sends so many at once does not ring for sleeps.
+constexpr unsigned most_calls_for_doorbells = 64;
 // A thread that has bytes in the kernel's call returns in this time, unless it has been stopped.
 constexpr microseconds waits_for_kernel{1'000'000};
 // A peer between whose calls its agent answers does so in this time, unless it has been stopped.
@@ -663,6 +665,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             if (fd < 0) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
+            const std::uint64_t dropped = in_.dropped;
             std::size_t more = 0;
             do {  // the bytes may be of several turns
                 more = (flags & MSG_PEEK) != 0 ? peek(fd, parts, flags) : take(fd, parts, done, flags);
@@ -670,7 +673,10 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
             if (done == before && nothing.result > 0) {
                 done += take_unexplained(fd, parts, done, flags, nothing);
-                const bool is_in_vain = done == before && !is_mirrored() && waiting_bytes(fd, SIOCINQ) > 0;
+                const bool may_be_explained = is_mirrored() && in_.dropped == dropped &&
+                                              link()->closed[1 - side_] == Link::NotClosed &&
+                                              !is_unexplained_for_long();
+                const bool is_in_vain = done == before && !may_be_explained && waiting_bytes(fd, SIOCINQ) > 0;
                 in_vain = is_in_vain ? in_vain + 1 : 0;
             }
             if (in_vain > most_in_vain) {
@@ -966,8 +972,8 @@ bool Socket::drop_all_doorbells(int fd) {
         sent =
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
-    while (in_.dropped < sent) {
-        if (!may_drop_doorbells()) {
+    for (unsigned calls = 0; in_.dropped < sent; ++calls) {
+        if (calls == most_calls_for_doorbells || !may_drop_doorbells()) {
             return false;
         }
         std::array<char, 64> bells;
@@ -1433,6 +1439,18 @@ void Socket::unmap(Link *link) const {
     } else if (link != nullptr) {
         (void)munmap(link, sizeof(Link));
     }
+}
+
+void Socket::is_alone_now() {
+    if (processes_.exchange(1) != 1) {
+        unlink();
+        link_ = nullptr;
+    }
+}
+
+Link *Socket::mapped_link() const {
+    Link *const mapped = is_mirrored() ? nullptr : link_.load();
+    return mapped != &no_link ? mapped : nullptr;
 }
 
 bool Socket::one_process_less() {

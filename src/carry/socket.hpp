@@ -227,6 +227,11 @@ public:
     // ---- who has it ----
     void one_more_process() { processes_.fetch_add(1); }
     [[nodiscard]] bool is_of_one_process() const { return processes_ == 1; }
+    [[nodiscard]] bool is_of_no_process() const { return processes_ == 0; }
+    // The others have another copy of it. A link stays with them.
+    void is_alone_now();
+    // Returns the link that each process with the Socket has mapped; nullptr without one.
+    [[nodiscard]] Link *mapped_link() const;
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
     [[nodiscard]] bool one_process_less();
     // Called before the last descriptor of the last process is closed. A doorbell that is not read would make
@@ -273,6 +278,7 @@ public:
 
 private:
     friend class Meeting;
+    friend class Sockets;
     [[nodiscard]] Counts counts(std::uint64_t all, std::uint64_t by_link) const;
     void send_without_delay(int fd);
     // While one lives, the link stays mapped, also when another thread closes the descriptor.
@@ -476,6 +482,7 @@ private:
     Link *offered_;
     bool is_far_;  // what is looked for, or offered, is a mirror
     int offered_fd_;
+    std::uint64_t offered_file_;  // its inode
     Connection connection_;
 };
 

@@ -3,6 +3,8 @@
 // The table is the process's own. The Sockets lie in memory that it shares with its forked children.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -88,11 +90,19 @@ public:
     void stay();
     // The number is another descriptor's now: the program has closed it unseen.
     void forget(int fd);
+    // Has no Socket in common with another process any more. Those of such a process have no link. No other
+    // thread of this process uses a Socket meanwhile.
+    void share_no_more();
     // Returns the counts of the connections that have ended in this process.
     [[nodiscard]] Totals totals() const;
     void count_from_here();
     // The process is about to fork: its child will have all of them too.
     void fork();
+    void begin_as_child();
+    void end_fork();
+    // The thread has forked, and fork(2) has returned this. The child may be killed before it says itself
+    // that it is there.
+    void forked(pid_t child);
 
     // Returns one of its numbers; -1 when this process has none.
     [[nodiscard]] int number_of(std::uint32_t place) const;
@@ -112,6 +122,7 @@ public:
 
 private:
     struct Arena;
+    struct Process;
     [[nodiscard]] Socket &socket(std::uint32_t place) const {
         return all_.load(std::memory_order_relaxed)[place].socket;
     }
@@ -124,12 +135,21 @@ private:
     void for_each(Use use);
     static constexpr std::uint32_t seen = 1U << 31;  // of numbers_, during for_each()
     void end(Socket &socket);
+    // This process has closed its last descriptor of it. Returns whether no process has one any more.
+    [[nodiscard]] bool one_process_less(Socket &socket);
+    void one_more_process(Socket &socket, std::uint32_t process);
+    void unmap_left();
+    // Returns whether no other process has it. One that was killed has not said that it has it no more.
+    [[nodiscard]] bool is_of_this_process(const Socket &socket);
 
     mutable std::uint32_t places_[most_numbers]{};   // 0: none
     mutable std::uint32_t numbers_[most_sockets]{};  // how many numbers of this process each has
     std::atomic<std::size_t> end_{0};
     std::atomic<Arena *> arena_{nullptr};
     std::atomic<Place *> all_{nullptr};  // of the arena
+    // This process, and the child that is being forked, among those of the arena; 0: there was no room.
+    std::uint32_t own_ = 0;
+    std::uint32_t child_ = 0;
 };
 
 template <typename Use>

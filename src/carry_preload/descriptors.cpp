@@ -139,7 +139,12 @@ long system_call(const base::SystemCall &call) {
             before_call(call);
             return call.pass_on();
         default:
-            return call.copies_process() ? base::forking([&] { return call.pass_on(); }) : call.pass_on();
+            if (!call.copies_process()) {
+                return call.pass_on();
+            }
+            const long made = base::forking([&] { return call.pass_on(); });
+            sockets.forked(static_cast<pid_t>(made));
+            return made;
     }
 }
 

@@ -80,6 +80,15 @@ void keep_all_in_tcp() {
     });
 }
 
+void hand_over_to_others() {
+    sockets.for_all([](int fd, Socket &socket) {
+        if (!keep_in_tcp(socket, fd) && !socket.is_of_one_process()) {
+            socket.pass_on();
+        }
+    });
+    sockets.share_no_more();
+}
+
 bool keeps_all_in_tcp() {
     return keeps_all.load(std::memory_order_relaxed);
 }

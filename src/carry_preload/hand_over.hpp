@@ -23,6 +23,9 @@ void hand_over_rights(const msghdr &message);
 // this library; or a thread gets descriptors of its own (unshare(2)), which this library does not know.
 void keep_all_in_tcp();
 [[nodiscard]] bool keeps_all_in_tcp();
+// The process leaves its connections in TCP. What is in a ring, and was not read, is for the other processes
+// that have the connection; where there is none, this process reads it. It shares no Socket from here on.
+void hand_over_to_others();
 [[nodiscard]] bool is_pipe(int fd);
 // Another program is executed, which gets the descriptors that are not closed then. keeps: this process has
 // them too.

@@ -11,6 +11,7 @@
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
+#include "carry/sockets.hpp"
 
 namespace {
 
@@ -25,6 +26,12 @@ namespace {
 extern "C" [[gnu::used, gnu::visibility("hidden")]] pid_t carry_preload_failed(int error) {
     errno = -error;
     return -1;
+}
+
+NAMED(pid_t, fork) {
+    const pid_t made = LIBC(fork)();
+    carry::sockets.forked(made);
+    return made;
 }
 
 // The child uses the parent's stack, so the return address waits in a register that the kernel keeps. The

@@ -575,6 +575,118 @@ static void a_number_is_another_connections_during_a_receive(void **state) {
     }
 }
 
+/* Calls act(first byte, bytes, argument) for each area of memory that is shared, whose file has such a name.
+ */
+static void for_shared(const char *name, void (*act)(char *begin, size_t bytes, void *argument),
+                       void *argument) {
+    FILE *const areas = fopen("/proc/self/maps", "re");
+    assert_non_null(areas);
+    char line[512];
+    while (fgets(line, sizeof(line), areas) != NULL) {
+        char *end = line;
+        const uintptr_t begin = strtoul(line, &end, 16);
+        const uintptr_t behind = strtoul(end + 1, &end, 16);
+        if (strncmp(end, " rw-s", 5) == 0 && strstr(end, name) != NULL) {
+            act((char *)begin, behind - begin, argument);
+        }
+    }
+    assert_int_equal(fclose(areas), 0);
+}
+
+static void count_one(char *begin, size_t bytes, void *argument) {
+    (void)begin;
+    (void)bytes;
+    ++*(int *)argument;
+}
+
+static int links(void) {
+    int count = 0;
+    for_shared("/memfd:rpma-carry", count_one, &count);
+    return count;
+}
+
+static void scribble(char *begin, size_t bytes, void *argument) {
+    (void)argument;
+    enum { most = 1 << 20 };
+    memset(begin, 0x41, bytes < most ? bytes : most);
+}
+
+/* A child that has given up its user for good has nothing in common with what its parent's connections use.
+ */
+static void a_child_of_another_user_changes_nothing(void **state) {
+    const bool keeps = *(const bool *)*state;
+    enum { nobody = 65534 };
+    if (geteuid() != 0) {
+        skip();
+    }
+    int ends[2];
+    make_pair(ends);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (!keeps) {
+            close_pair(ends);
+        }
+        assert_int_equal(setuid(nobody), 0);
+        for_shared("rpma-carry", scribble, NULL);
+        for_shared("/dev/zero", scribble, NULL);
+        syscall(SYS_exit_group, 0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    use(ends);
+    close_pair(ends);
+    make_pair(ends);
+    close_pair(ends);
+}
+
+/* What a child had that was killed is its parent's alone again. */
+static void a_killed_child_leaves_nothing(void **state) {
+    (void)state;
+    const int before = links();
+    int ends[2];
+    make_pair(ends);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close_pair(ends);
+    assert_int_equal(links(), before);
+}
+
+/* A transparent proxy has both ends of a pair of addresses, and they are not one connection. */
+static void a_transparent_socket_stays_in_tcp(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    const int before = links();
+    const int yes = 1;
+    struct connecting one;
+    const int listener = listening(&one.address);
+    one.fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(one.fd >= 0);
+    for (int i = 0; i < 2; ++i) {
+        if (setsockopt(i == 0 ? listener : one.fd, IPPROTO_IP, IP_TRANSPARENT, &yes, sizeof(yes)) != 0) {
+            assert_int_equal(errno, EPERM); /* the root of a container */
+            skip();
+        }
+    }
+    assert_null(connect_only(&one));
+    const int ends[2] = {one.fd, accept(listener, NULL, NULL)};
+    assert_true(ends[1] >= 0);
+    use(ends);
+    assert_int_equal(links(), before);
+    close_pair(ends);
+    assert_int_equal(close(listener), 0);
+}
+
 static void *send_much(void *argument) {
     enum { much = 64 << 20 };
     struct receiving *const one = argument;
@@ -1560,6 +1672,10 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[ShutDown]),
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerEnds]),
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerSends]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &begins_in_tcp[0]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &begins_in_tcp[1]),
+        cmocka_unit_test(a_killed_child_leaves_nothing),
+        cmocka_unit_test(a_transparent_socket_stays_in_tcp),
         cmocka_unit_test(a_receive_of_all_has_one_time),
         cmocka_unit_test(a_number_is_another_connections_during_a_send),
         cmocka_unit_test(threads_splice_into_one_pipe_in_order),
