@@ -242,6 +242,7 @@ Outcome<> Store::read_name(const std::string &name) {
             space_->used.fetch_add(is_first ? entry.note.length : 0, std::memory_order_relaxed);
         } else {
             entry.damage = note.error().text;
+            entry.has_note = false;
         }
     }
     struct stat partial{};
@@ -268,11 +269,14 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
 
 // Those with a fault go first, so that a push over a damaged content costs no good one, and then the oldest.
 // Several contents are one file when one was committed again. The store keeps the first and the last name of
-// a file that stays.
+// a file that stays. A file without a note stays too, and is none of those that `stay` counts.
 std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &known,
                                           std::uint64_t stay) const {
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> files;
     for (const auto &[sequence, entry] : known.contents) {
+        if (!entry.has_note) {
+            continue;
+        }
         files[{entry.inode, entry.inode == 0 ? sequence : 0}].push_back(sequence);
     }
     std::vector<std::uint64_t> go;
@@ -734,7 +738,7 @@ Content Store::committed(Upload &upload) {
             entry.inode = entry.inode == done.inode() ? 0 : entry.inode;
         }
     }
-    name.contents[sequence] = {done.note(), done.inode(), {}};
+    name.contents[sequence] = {.note = done.note(), .inode = done.inode(), .damage = {}};
     name.last = std::max(name.last, sequence);
     last_ = {done.name(), sequence};
     space_->used.fetch_add(name.own_bytes(sequence), std::memory_order_relaxed);

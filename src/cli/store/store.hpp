@@ -60,6 +60,7 @@ public:
         Note note;
         std::uint64_t inode = 0;  // several contents of a name have one when one was committed again
         std::string damage;       // what was wrong with the file when the store was opened; empty without
+        bool has_note = true;     // otherwise the file may be somebody else's, and no push removes it
     };
 
     // Opens the store at `path`, or creates an empty one. Locks it: a second open, in any process, fails

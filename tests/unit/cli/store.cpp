@@ -404,12 +404,35 @@ void a_file_of_several_contents_counts_once(void **) {
     assert_false(std::filesystem::exists(folder::path / "store/name/1"));
 }
 
+// A folder of mail has files with numbers too. A content that has lost its note looks like one of these.
+void a_file_without_a_note_stays(void **) {
+    const std::filesystem::path path = store_path();
+    {
+        const Owned store = open_store();
+        push(*store, "name", first);
+        push(*store, "name", second);
+    }
+    assert_int_equal(removexattr((path / "name/2").c_str(), "user.rpma"), 0);
+    folder::write(path / "name/3", "a mail");
+    const Owned store = open_store({.keep = 2});
+    for (std::uint64_t sequence = 4; sequence < 7; ++sequence) {
+        assert_int_equal(push(*store, "name", first), sequence);
+    }
+    assert_true(folder::read(path / "name/2") == second && folder::read(path / "name/3") == "a mail");
+    assert_fails(store->download("name", 2), "has no note");
+    assert_fails(store->download("name", 4), "has no content");
+    assert_has(*store, "name", 5, first);
+    assert_has(*store, "name", 6, first);
+    assert_int_equal(store->used(), 2 * first.size());
+}
+
 }  // namespace
 
 int main() {
     const CMUnitTest tests[] = {cmocka_unit_test(checksum_is_crc32c),
                                 IN_FOLDER(foreign_numbers_end_no_name),
                                 IN_FOLDER(what_is_no_name_ends_no_check),
+                                IN_FOLDER(a_file_without_a_note_stays),
                                 IN_FOLDER(a_deleted_content_shares_no_bytes),
                                 IN_FOLDER(a_file_of_several_contents_counts_once),
                                 IN_FOLDER(what_is_committed_is_found_again),
