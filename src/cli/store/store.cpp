@@ -89,7 +89,7 @@ std::string check_content(int store, Listed &content, const MayRead &may_read) {
     Crc32c found;
     const auto add = [&found](std::span<const std::byte> bytes, std::uint64_t) { found.update(bytes); };
     if (const int error = read_all(file->get(), content.note.length, add, may_read); error != 0) {
-        return error == ECANCELED ? "" : fmt::format("cannot be read: {}", errno_text(error));
+        return error == ECANCELED ? "" : fault_text("cannot be read", error);
     }
     return found.value() == content.note.checksum
                ? ""
@@ -240,6 +240,8 @@ Outcome<> Store::read_name(const std::string &name) {
             entry.note = *std::move(note);
             const bool is_first = inodes.insert(entry.inode).second;
             space_->used.fetch_add(is_first ? entry.note.length : 0, std::memory_order_relaxed);
+        } else if (is_own_fault(note.error().text)) {
+            return std::unexpected{note.error()};
         } else {
             entry.damage = note.error().text;
             entry.has_note = false;
@@ -340,7 +342,7 @@ Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &
             continue;  // somebody else's, or removed meanwhile
         }
         const auto files =
-            inside ? names_in(inside.get()) : failed("cannot be opened as a folder: {}", errno_text(errno));
+            inside ? names_in(inside.get()) : failed("{}", fault_text("cannot be opened as a folder", errno));
         if (!files) {
             found({name, 0, {}, files.error().text});
             continue;
@@ -401,6 +403,9 @@ void Store::check() {
 }
 
 void Store::take_fault(const Listed &content) {
+    if (is_own_fault(content.fault)) {
+        return;
+    }
     const std::pair place{content.name, content.sequence};
     {
         const base::Lock lock{damage_mutex_};
@@ -437,7 +442,8 @@ std::string Store::last_fault_of(const std::string &name, std::uint64_t sequence
     return known.empty() && seen != seen_.end() ? seen->second : known;
 }
 
-// Returns the fault of a content, without a look at its bytes; empty without one.
+// Returns the fault of a content, without a look at its bytes; empty without one, and when this process's
+// limits let it look at no file.
 Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const {
     if (Fault known = known_fault_of(name, sequence, entry); !known.text.empty()) {
         return known;
@@ -446,6 +452,9 @@ Store::Fault Store::fault_of(const std::string &name, std::uint64_t sequence, co
     if (found.kind == "deleted" && !is_there(name, sequence)) {
         found.kind = kind_of_pruned;  // a later push has taken its place meanwhile
         return found;
+    }
+    if (is_own_fault(found.text)) {
+        return {};
     }
     const base::Lock lock{damage_mutex_};
     if (found.text.empty()) {
@@ -638,8 +647,7 @@ std::string Store::why_no_push() const {
 int Store::try_file() const {
     const base::Fd file = unnamed_file(folder_.get());
     const int error = file ? allocate(file.get(), 0, page_size) : errno;
-    const bool is_own_limit = error == EMFILE || error == ENFILE || error == ENOMEM;
-    return is_own_limit ? 0 : error;
+    return is_own_limit(error) ? 0 : error;
 }
 
 std::string Store::what_stays(const std::string &name) const {

@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t piece_size = std::size_t{128} << 10;  // stays in the processor's cache for the checksum
 constexpr std::string_view blocks_ending = ".blocks";
 constexpr std::size_t identity_size = 32;
+constexpr std::string_view own_fault = "cannot be looked at for a limit of this process: ";
 
 }  // namespace
 
@@ -31,7 +32,7 @@ Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted) {
     base::Fd again{openat(folder, ".", folder_flags)};  // with a position of its own
     DIR *const opened = again ? fdopendir(again.get()) : nullptr;
     if (opened == nullptr) {
-        return failed("cannot read: {}", errno_text(errno));
+        return failed("{}", fault_text("cannot read", errno));
     }
     (void)again.release();
     const std::unique_ptr<DIR, int (*)(DIR *)> owner{opened, closedir};
@@ -42,7 +43,7 @@ Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted) {
         }
     }
     return errno == 0 ? Outcome<std::vector<std::string>>{std::move(names)}
-                      : failed("cannot read: {}", errno_text(errno));
+                      : failed("{}", fault_text("cannot read", errno));
 }
 
 base::Fd unnamed_file(int folder) {
@@ -90,6 +91,19 @@ bool is_of_device(int error) {
     constexpr std::array others{ENOENT, ENOTDIR, EISDIR, ELOOP,  EEXIST, EACCES, EPERM,
                                 EMLINK, ENOMEM,  EMFILE, ENFILE, EXDEV,  EROFS};
     return error != 0 && !is_full(error) && std::ranges::find(others, error) == others.end();
+}
+
+bool is_own_limit(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+std::string fault_text(const char *what, int error) {
+    return is_own_limit(error) ? fmt::format("{}{}", own_fault, errno_text(error))
+                               : fmt::format("{}: {}", what, errno_text(error));
+}
+
+bool is_own_fault(std::string_view fault) {
+    return fault.starts_with(own_fault);
 }
 
 bool is_identity(std::string_view text) {
@@ -142,7 +156,7 @@ Outcome<base::Fd> open_content(int store, const std::string &name, std::uint64_t
     struct stat status{};
     if (!file || fstat(file.get(), &status) != 0) {
         return errno == ENOENT ? failed("{}", was_deleted)
-                               : failed("cannot be opened: {}", errno_text(errno));
+                               : failed("{}", fault_text("cannot be opened", errno));
     }
     return S_ISREG(status.st_mode) ? Outcome<base::Fd>{std::move(file)} : failed("is no regular file");
 }
@@ -151,7 +165,7 @@ Outcome<Note> read_note(int file) {
     std::array<char, longest_note + 1> text{};
     const ssize_t size = fgetxattr(file, note_attribute, text.data(), text.size());
     return size >= 0 ? decode_note({text.data(), static_cast<std::size_t>(size)})
-                     : failed("has no note that can be read: {}", errno_text(errno));
+                     : failed("{}", fault_text("has no note that can be read", errno));
 }
 
 std::string blocks_name(std::uint64_t sequence) {

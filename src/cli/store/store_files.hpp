@@ -47,6 +47,14 @@ enum class Dotted : bool { No, Yes };
 // or number, of the rights to it, and of this process's limits say nothing of it.
 [[nodiscard]] bool is_of_device(int error);
 
+// Returns whether an errno value tells of this process's limits, and so nothing of a file.
+[[nodiscard]] bool is_own_limit(int error);
+
+// Returns the fault of a file with which this was not possible, as "cannot be opened".
+[[nodiscard]] std::string fault_text(const char *what, int error);
+// Returns whether a fault tells of this process's limits.
+[[nodiscard]] bool is_own_fault(std::string_view fault);
+
 // A store has a number of its own, in this file, since it was first opened. One that follows another has the
 // number of its leader's in the other file, since it was first told it.
 inline constexpr const char *identity_name = ".identity";

@@ -4,12 +4,14 @@
 #include "cli/store/store.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <vector>
 
 #include "../../folder.hpp"
 #include "bytes.hpp"
@@ -404,6 +406,48 @@ void a_file_of_several_contents_counts_once(void **) {
     assert_false(std::filesystem::exists(folder::path / "store/name/1"));
 }
 
+// Lets this process open so many more files while it calls this, which asserts nothing.
+template <typename Call>
+void with_files_left(int files, const Call &call) {
+    rlimit usual{};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    std::vector<base::Fd> free;
+    for (int i = 0; i <= files; ++i) {
+        free.emplace_back(dup(STDIN_FILENO));
+    }
+    const rlimit few{static_cast<rlim_t>(free.back().get()), usual.rlim_max};
+    free.clear();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    call();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
+// They say nothing of a content: none is told as damaged, removed first, or not served any more.
+void limits_of_the_process_damage_nothing(void **) {
+    const Owned store = open_store({.keep = 2});
+    push(*store, "name", first);
+    push(*store, "name", second);
+    cli::Health health;
+    cli::Outcome<cli::Download> refused;
+    with_files_left(0, [&] {
+        store->tell(health);
+        refused = store->download("name", 0);
+    });
+    assert_true(health.reasons.empty());
+    assert_fails(refused, "limit of this process");
+    bool checks = false;
+    with_files_left(2, [&] {  // a check needs a third one for a content
+        checks = store->start_check().has_value();
+        while (checks && store->checks() == 0) {
+        }
+    });
+    assert_true(checks);
+    push(*store, "name", first);
+    assert_has(*store, "name", 2, second);
+    assert_has(*store, "name", 3, first);
+    assert_fails(store->download("name", 1), "has no content");
+}
+
 // A folder of mail has files with numbers too. A content that has lost its note looks like one of these.
 void a_file_without_a_note_stays(void **) {
     const std::filesystem::path path = store_path();
@@ -433,6 +477,7 @@ int main() {
                                 IN_FOLDER(foreign_numbers_end_no_name),
                                 IN_FOLDER(what_is_no_name_ends_no_check),
                                 IN_FOLDER(a_file_without_a_note_stays),
+                                IN_FOLDER(limits_of_the_process_damage_nothing),
                                 IN_FOLDER(a_deleted_content_shares_no_bytes),
                                 IN_FOLDER(a_file_of_several_contents_counts_once),
                                 IN_FOLDER(what_is_committed_is_found_again),
