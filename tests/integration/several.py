@@ -569,6 +569,60 @@ def test_a_damaged_server(servers):
     done("push", "whole", *[server.where for server in servers], *epoch, "--quorum", "3")
 
 
+def test_a_lost_tag(servers):
+    """The newest content of a server has lost its attribute, and with it its tag. The server counts in no majority until the next
+    push or pull has it commit a content."""
+    a, b, c = servers
+    where = [f"{server.where}/lost" for server in servers]
+
+    def lose(server, name="lost"):
+        server.kill()
+        os.removexattr(f"{server.store}/{name}/{newest_before[server]}", "user.rpma")
+        server.start()
+
+    def agree(text):
+        for server in servers:
+            newest_before[server] = newest(server, "lost")["sequence"]
+        if len({newest(server, "lost")["tag"] for server in servers}) != 1:
+            fail("the servers have several tags")
+        done("pull", *where, "got")
+        if read("got") != text:
+            fail("another content")
+
+    newest_before = {}
+    for text in ("1", "2"):
+        done("push", write("lost", text), *where, "--quorum", "3")
+    agree("2")
+    lose(c)
+    done("pull", *where, "got")
+    agree("2")
+    lose(c)
+    done("push", write("lost", "3"), *where, "--quorum", "3")
+    agree("3")
+    # It takes the place of no server that is away.
+    lose(c)
+    a.kill()
+    for words in (("push", "lost", *where), ("pull", *where, "got")):
+        out = refused(7, "lost: 1 of 3 servers answer (expected 2): ", *words)
+        if f"{c.where}: a content of lost has lost its tag" not in out or out.count("lost its tag") != 2:
+            fail(f"expected the reason: {out}")
+    a.start()
+    # When all servers answer, a push goes on without the tags that are lost.
+    lose(b)
+    refused(6, "lost: 1 of 3 servers answer (expected 2): ", "pull", *where, "got")
+    done("push", write("lost", "4"), *where)
+    agree("4")
+    for text in ("1", "2"):
+        done("push", write("lost", text), f"{where[0]}-alone", "--quorum", "1")
+    newest_before[a] = 2
+    lose(a, "lost-alone")
+    refused(6, "lost-alone is kept on several servers", "push", "lost", f"{where[0]}-alone")
+    done("push", write("lost", "3"), f"{where[0]}-alone", "--quorum", "1")
+    done("pull", f"{where[0]}-alone", "got")
+    if read("got") != "3":
+        fail("another content")
+
+
 def test_rights():
     """A client that may only push pushes. One that may only pull gets what a majority has, and writes nothing back."""
     for name in ("writer", "reader"):
@@ -673,6 +727,7 @@ def main():
                 test_write_back(servers, False)
                 test_a_server_that_goes(servers)
                 test_a_damaged_server(servers)
+                test_a_lost_tag(servers)
                 test_a_long_label(servers)
                 test_what_differs(servers)
                 test_no_commit()

@@ -40,6 +40,11 @@ Outcome<std::string> exact_text(std::span<const std::byte> bytes) {
                        static_cast<std::size_t>(end - bytes.begin())};
 }
 
+// Returns whether an offer with this status has more than a text.
+bool has_fields(Status status) {
+    return status == Status::Ok || status == Status::Forgot;
+}
+
 }  // namespace
 
 const char *durability_text(Durability durability) {
@@ -87,7 +92,7 @@ OfferBytes encode_offer(const Offer &offer) {
     writer.little(offer.version);
     writer.little(static_cast<std::uint8_t>(offer.status));
     writer.little(static_cast<std::uint8_t>(offer.durability));
-    if (offer.status != Status::Ok) {
+    if (!has_fields(offer.status)) {
         const auto text = std::as_bytes(std::span{offer.reason});
         writer.bytes(text.first(std::min(text.size(), sizeof(bytes) - common_size)));
         return bytes;
@@ -172,11 +177,11 @@ Outcome<Offer> decode_offer(std::span<const std::byte> bytes) {
     if (offer.version != protocol_version || offer.status == Status::Version) {
         return failed("speaks version {} of rpma's protocol (expected {})", offer.version, protocol_version);
     }
-    if (offer.status > Status::Full || offer.durability > Durability::Dax) {
+    if (offer.status > Status::Forgot || offer.durability > Durability::Dax) {
         return failed("sent an offer that this rpma does not know (status {}, durability {})",
                       static_cast<int>(offer.status), static_cast<int>(offer.durability));
     }
-    if (offer.status != Status::Ok) {
+    if (!has_fields(offer.status)) {
         offer.reason =
             text_of(bytes.subspan(common_size, std::min(bytes.size(), sizeof(OfferBytes)) - common_size));
         return offer;

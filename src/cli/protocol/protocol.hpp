@@ -32,6 +32,7 @@ enum class Status : std::uint8_t {
     Failed = 3,   // the server cannot serve the request now
     Limit = 4,    // the client asks for more than the server allows
     Full = 5,     // the server has its maximum of clients
+    Forgot = 6,   // of Mode::Tag: the server has lost the newest tag of the name
 };
 
 enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
@@ -91,8 +92,9 @@ struct Hello {
 // of a push. For a pull, sequence, length and checksum are those of the content, 0 when
 // nothing was pushed yet; for a push, the sequence is that of its commit. The capacity is the size of the
 // largest content. The port is that of the baseline for a client that measures. The epoch, number and writer
-// are the newest tag of the name, and 0 without one; for Mode::Tag, the sequence is that of its content. The
-// instance is another for each start of a server. Unless the status is Ok, a text for people follows at 8.
+// are the newest tag of the name that the server knows, and 0 without one; for Mode::Tag, the sequence is
+// that of its content. The instance is another for each start of a server. Unless the status is Ok or Forgot,
+// a text for people follows at 8.
 using OfferBytes = std::array<std::byte, 196>;
 static_assert(sizeof(OfferBytes) <= 196, "RDMA_PS_TCP's limit for an answer");
 
@@ -111,7 +113,7 @@ struct Offer {
     std::uint32_t checksum = 0;
     Tag tag{};  // NOLINT(readability-redundant-member-init): as the reason
     std::uint64_t instance = 0;
-    // Why the status is not Ok.
+    // Why the status is neither Ok nor Forgot.
     std::string
         reason{};  // NOLINT(readability-redundant-member-init): g++ wants one where an offer is made without
 };

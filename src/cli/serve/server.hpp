@@ -92,7 +92,7 @@ private:
     // Storage has opened this for a client that asks to connect.
     struct Opened {
         Outcome<Download> download = Download{};
-        Outcome<std::pair<Tag, std::uint64_t>> newest_tag;
+        Outcome<Store::NewestTag> newest_tag;
         Outcome<> measured;
     };
     // A client that asks to connect, and waits until storage has opened what it wants.

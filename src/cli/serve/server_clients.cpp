@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
-#include <tuple>
 
 #include "base/address.hpp"
 #include "base/log.hpp"
@@ -315,7 +314,10 @@ Outcome<Offer> Server::offer(Arrival &arrival) {
         return failed("{} has no content {}", store_.text(), hello.name);
     }
     if (hello.mode == Mode::Tag) {
-        std::tie(offer.tag, offer.sequence) = TRY(arrival.opened->newest_tag);
+        const Store::NewestTag newest = TRY(arrival.opened->newest_tag);
+        offer.status = newest.is_lost ? Status::Forgot : Status::Ok;
+        offer.tag = newest.tag;
+        offer.sequence = newest.sequence;
         return offer;
     }
     if (hello.mode == Mode::List || hello.mode == Mode::Status) {

@@ -311,24 +311,21 @@ std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() cons
     return newest != contents.end() && newest->second.note.tag ? newest : contents.end();
 }
 
-Outcome<std::pair<Tag, std::uint64_t>> Store::newest_tag(const std::string &name) const {
+Outcome<Store::NewestTag> Store::newest_tag(const std::string &name) const {
     const auto known = contents_of(name).value_or(Name{});
     if (!known.unread.empty()) {
         return failed("{}: {}, so its tag is unknown", name, known.unread);
     }
-    // Tags go up with sequences, so an earlier content has no higher one.
     const auto newest = known.tagged();
     const bool has_tags = newest != known.contents.end();
-    for (const auto &[sequence, entry] : known.contents) {
-        if (!entry.damage.empty() && (!has_tags || sequence >= newest->first)) {
-            return failed("{}: content {} {}, so its tag is unknown", name, sequence, entry.damage);
-        }
+    // Tags go up with sequences, so an earlier content has no higher one.
+    const auto first = has_tags ? newest : known.contents.begin();
+    const auto is_damaged = [](const auto &content) { return !content.second.damage.empty(); };
+    if (std::any_of(first, known.contents.end(), is_damaged)) {
+        return NewestTag{has_tags ? newest->second.note.tag : Tag{}, 0, true};
     }
-    if (!has_tags) {
-        return std::pair{Tag{}, std::uint64_t{0}};
-    }
-    const bool is_good = fault_of(name, newest->first, newest->second).text.empty();
-    return std::pair{newest->second.note.tag, is_good ? newest->first : 0};
+    const bool is_good = has_tags && fault_of(name, newest->first, newest->second).text.empty();
+    return has_tags ? NewestTag{newest->second.note.tag, is_good ? newest->first : 0, false} : NewestTag{};
 }
 
 Outcome<> check_contents(int folder, const std::function<void(const Listed &)> &found,

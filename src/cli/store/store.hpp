@@ -145,9 +145,13 @@ public:
     // Returns whether storage has failed in such a way that no push may follow. Each push has a file of its
     // own, so only an error of the device itself concerns the next one.
     [[nodiscard]] static bool is_fatal(const Answer &answer);
-    // Returns the newest tag of a name, and the sequence of its content; both 0 without one. Fails when the
-    // tag of a content cannot be read. Looks at a file, in any thread.
-    [[nodiscard]] Outcome<std::pair<Tag, std::uint64_t>> newest_tag(const std::string &name) const;
+    struct NewestTag {
+        Tag tag;
+        std::uint64_t sequence = 0;  // of its content; 0 when that is gone
+        bool is_lost = false;        // there was a newer one, perhaps
+    };
+    // Returns the newest tag of a name that is known; one of 0 without one. Looks at a file, in any thread.
+    [[nodiscard]] Outcome<NewestTag> newest_tag(const std::string &name) const;
     // Returns the newest content of a name as it was committed, without a look at its file. Its sequence is 0
     // when there is none. Any thread may call it.
     [[nodiscard]] Listed newest(const std::string &name) const;

@@ -53,7 +53,8 @@ bool interrupted() {
 Outcome<Offer> ClientConnection::connect(const DevicePeer &device, const Hello &hello, const Queues &queues) {
     TRY(request(device, hello, queues));
     Offer offer = TRY(receive_offer());
-    if (offer.status == Status::Ok) {
+    const bool has_forgot = offer.status == Status::Forgot && hello.mode == Mode::Tag;
+    if (offer.status == Status::Ok || has_forgot) {
         TRY(take(offer));
         return offer;
     }

@@ -87,13 +87,24 @@ Reply ask_for_tag(const Where &server, double timeout_seconds) {
         return failed_reply(session.error());
     }
     const Offer &offer = (*session)->offer();
-    const Reply reply{.state = Reply::State::Present,
-                      .tag = offer.tag,
-                      .sequence = offer.sequence,
-                      .instance = offer.instance,
-                      .reason = {}};
+    Reply reply{.state = Reply::State::Present,
+                .tag = offer.tag,
+                .sequence = offer.sequence,
+                .instance = offer.instance,
+                .reason = {}};
+    if (offer.status == Status::Forgot) {
+        reply.state = Reply::State::Forgot;
+        reply.reason = fmt::format("{}: a content of {} has lost its tag (rpma list tells which)",
+                                   server.address.text(), server.name);
+        reply.exit = Exit::Refused;
+    }
     (*session)->close();
     return reply;
+}
+
+// Returns whether the server may be ordered to commit a content.
+bool takes_order(const Reply &reply) {
+    return reply.state == Reply::State::Present || reply.state == Reply::State::Forgot;
 }
 
 // The life of a server's process. An exception ends it, and the process that waits for it finds that out.
@@ -101,7 +112,7 @@ Reply ask_for_tag(const Where &server, double timeout_seconds) {
 void serve_orders(int socket, const Where &server, double timeout_seconds,
                   const Replicas::Write &write) noexcept {
     const Reply present = ask_for_tag(server, timeout_seconds);
-    if (!send_packet(socket, packet_of(present)) || present.state != Reply::State::Present) {
+    if (!send_packet(socket, packet_of(present)) || !takes_order(present)) {
         return;
     }
     const auto packet = receive_packet(socket);
@@ -172,10 +183,10 @@ void Replicas::take(std::size_t server) {
     if (const auto packet = receive_packet(process.socket.get())) {
         reply = reply_in(*packet);
     } else {
-        const bool may_have_written = has_ordered_ && reply.state == Reply::State::Present;
+        const bool may_have_written = has_ordered_ && takes_order(reply);
         reply = failed_reply({"its process ended", may_have_written ? Exit::Unknown : Exit::Failed});
     }
-    if (reply.state != Reply::State::Present) {
+    if (!takes_order(reply)) {
         process.socket.reset();
     }
 }

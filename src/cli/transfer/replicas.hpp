@@ -31,16 +31,17 @@ struct Reply {
     enum class State : std::uint8_t {
         Silent,     // it has not answered yet
         Present,    // it has told its newest tag, and nothing else
+        Forgot,     // it has told that it has lost its newest tag
         Committed,  // it has committed the content
         Newer,      // it has this content, or a newer one
         Failed,     // it has not committed the content, or has told nothing
         Unknown,    // it has committed the content, or has not
     };
     State state = State::Silent;
-    Tag tag;                     // the newest that it has
+    Tag tag;                     // the newest that it has; of Forgot, that it knows
     std::uint64_t sequence = 0;  // that of its content; of Committed, that of the new one
     std::uint64_t instance = 0;  // two servers have two
-    std::string reason;          // of Failed and Unknown
+    std::string reason;          // of Forgot, Failed and Unknown
     Exit exit = Exit::Done;      // of these
 };
 
@@ -68,8 +69,8 @@ public:
     // Waits until `is_enough` returns true, or no server can reply any more. Blocks no longer than the
     // time-outs of the servers' connections. Fails at SIGINT and SIGTERM (end_waits_on_signals()).
     [[nodiscard]] Outcome<> wait(const std::function<bool()> &is_enough);
-    // Has each server commit the content, once, as soon as it has told its tag; one that has told a newer one
-    // is not asked again.
+    // Has each server commit the content, once, as soon as it has told its tag, or that it has lost it; one
+    // that has told a newer one is not asked again.
     void order(const Order &order);
     // Returns whether a server that has told its tag is about to commit what was ordered.
     [[nodiscard]] bool is_writing() const;

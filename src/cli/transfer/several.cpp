@@ -86,6 +86,9 @@ std::vector<Facts> rows_of(const Group &group, const Replicas &replicas) {
             case Reply::State::Present:
                 result = "unchanged";
                 break;
+            case Reply::State::Forgot:
+                result = "lost its tag";
+                break;
             case Reply::State::Committed:
                 result = "committed";
                 break;
@@ -142,8 +145,10 @@ void print_rows(const Group &group, const Replicas &replicas, const TransferOpti
     }
 }
 
-// Waits until as many servers as are needed have told their newest tag.
-Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t needed,
+// Waits until as many servers as are needed have told their newest tag. For a push it is enough too that each
+// server has told it, or that it has lost it: no server gives a newer content then.
+enum class For : bool { Pull, Push };
+Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t needed, For what,
                         const TransferOptions &options) {
     const auto present = [&] { return count(replicas, {Reply::State::Present}); };
     TRY(replicas.wait([&] { return present() >= needed; }));
@@ -152,7 +157,9 @@ Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t need
         return failed(Exit::Usage, "{}: two of the addresses lead to one server (expected different servers)",
                       group.name);
     }
-    if (present() < needed) {
+    const auto forgot = std::ranges::count(replicas.replies(), Reply::State::Forgot, &Reply::state);
+    const bool have_all_told = std::cmp_equal(answered + forgot, group.size());
+    if (present() < needed && !(what == For::Push && have_all_told)) {
         print_rows(group, replicas, options);
         return failed(exit_of(replicas), "{}: {} of {} servers answer (expected {}){}", group.name, present(),
                       group.size(), needed, reasons_of(group, replicas));
@@ -160,10 +167,12 @@ Outcome<> wait_for_tags(const Group &group, Replicas &replicas, std::size_t need
     return {};
 }
 
-Tag newest_of(const Replicas &replicas) {
+// Returns the newest tag that the servers in one of these states have told.
+Tag newest_of(const Replicas &replicas, std::initializer_list<Reply::State> states) {
     Tag newest;
     for (const Reply &reply : replicas.replies()) {
-        newest = reply.state == Reply::State::Present ? std::max(newest, reply.tag) : newest;
+        const bool counts = std::ranges::find(states, reply.state) != states.end();
+        newest = counts ? std::max(newest, reply.tag) : newest;
     }
     return newest;
 }
@@ -276,10 +285,10 @@ Outcome<> push_to_several(const PushOptions &options) {
         return push_tagged(server, source, ordered, options);
     };
     Replicas replicas = TRY(Replicas::ask(group.servers, options.timeout_seconds, write));
-    if (const auto told = wait_for_tags(group, replicas, quorum, options); !told) {
+    if (const auto told = wait_for_tags(group, replicas, quorum, For::Push, options); !told) {
         return failed(told.error().exit, "{}; nothing was committed", told.error().text);
     }
-    const Tag newest = newest_of(replicas);
+    const Tag newest = newest_of(replicas, {Reply::State::Present, Reply::State::Forgot});
     const std::uint64_t epoch = options.epoch.value_or(0);
     if (newest.epoch > epoch) {
         return failed(Exit::Refused,
@@ -365,8 +374,8 @@ Outcome<PulledNewest> pull_newest(const Group &group, Replicas &replicas, Destin
         }
     };
     while (true) {
-        TRY(wait_for_tags(group, replicas, group.majority(), options));
-        const Tag newest = newest_of(replicas);
+        TRY(wait_for_tags(group, replicas, group.majority(), For::Pull, options));
+        const Tag newest = newest_of(replicas, {Reply::State::Present});
         if (!newest) {
             return failed(Exit::Refused, "{}: nothing was pushed to these servers yet", group.name);
         }

@@ -100,6 +100,9 @@ void offer_survives(void **) {
     assert_int_equal(decoded.sequence, 0x1'0000'0001);
     assert_int_equal(decoded.length, 1 << 20);
     assert_int_equal(decoded.checksum, 0xfedc'ba98);
+    cli::Offer forgot = offer;
+    forgot.status = cli::Status::Forgot;
+    assert_true(cli::decode_offer(cli::encode_offer(forgot))->tag == offer.tag);
 }
 
 // A refusal tells why a client is not served, for a terminal. Text that does not fit is cut off, and bytes
@@ -186,7 +189,7 @@ void bad_offer_is_refused(void **) {
         change(offer);
         assert_fails(cli::decode_offer(cli::encode_offer(offer)), text);
     };
-    refuse([](cli::Offer &offer) { offer.status = cli::Status{6}; }, "does not know");
+    refuse([](cli::Offer &offer) { offer.status = cli::Status{7}; }, "does not know");
     refuse([](cli::Offer &offer) { offer.durability = cli::Durability{3}; }, "does not know");
     refuse([](cli::Offer &offer) { offer.capacity = 0; }, "impossible");
     refuse([](cli::Offer &offer) { offer.capacity = std::uint64_t{1} << 63; }, "impossible");

@@ -154,11 +154,11 @@ void the_newest_tag_stays(void **) {
     {
         const Owned store = open_store({.keep = 1});
         (void)push(*store, "name", second);  // a content from before has none
-        assert_true(!store->newest_tag("name")->first && !store->newest_tag("other")->first);
+        assert_true(!store->newest_tag("name")->tag && !store->newest_tag("other")->tag);
         assert_true(push_tagged(*store, tag, first).verdict == cli::Verdict::Done);
     }
     const Owned store = open_store({.keep = 1});
-    assert_true(store->newest_tag("name")->first == tag && store->newest_tag("name")->second == 2);
+    assert_true(store->newest_tag("name")->tag == tag && store->newest_tag("name")->sequence == 2);
     // Older ones are not needed, by whichever part they are older, and this one is there.
     for (const cli::Tag &older : {cli::Tag{2, 5, 6}, cli::Tag{2, 4, 9}, cli::Tag{1, 9, 9}}) {
         const auto answer = push_tagged(*store, older, second);
@@ -189,8 +189,28 @@ void a_tag_that_is_lost_is_not_forgotten(void **) {
         assert_true(push_tagged(*store, {0, 2, 1}, second).verdict == cli::Verdict::Done);
     }
     assert_int_equal(removexattr((store_path() + "/name/2").c_str(), "user.rpma"), 0);
-    const Owned store = open_store();
-    assert_fails(store->newest_tag("name"), "so its tag is unknown");
+    const Owned store = open_store({.keep = 1});
+    const auto newest = store->newest_tag("name");
+    assert_true(newest->is_lost && newest->tag == (cli::Tag{0, 1, 1}));
+    // The next content with a tag has the newest one, also when it is the content that was lost.
+    assert_true(push_tagged(*store, {0, 2, 1}, second).verdict == cli::Verdict::Done);
+    assert_true(!store->newest_tag("name")->is_lost && store->newest_tag("name")->tag == (cli::Tag{0, 2, 1}));
+    assert_has(*store, "name", 3, second);
+}
+
+// A push without a tag does not tell what there was.
+void a_lost_tag_outlasts_pushes_without_one(void **) {
+    {
+        const Owned store = open_store();
+        assert_true(push_tagged(*store, {0, 1, 1}, first).verdict == cli::Verdict::Done);
+    }
+    assert_int_equal(removexattr((store_path() + "/name/1").c_str(), "user.rpma"), 0);
+    const Owned store = open_store({.keep = 1});
+    push(*store, "name", first);
+    push(*store, "name", second);
+    assert_true(store->newest_tag("name")->is_lost && !store->newest_tag("name")->tag);
+    assert_true(push_tagged(*store, {0, 2, 1}, first).verdict == cli::Verdict::Done);
+    assert_false(store->newest_tag("name")->is_lost);
 }
 
 std::string content_of(std::size_t blocks) {
@@ -486,6 +506,7 @@ int main() {
                                 IN_FOLDER(only_a_created_store_is_discarded),
                                 IN_FOLDER(the_newest_tag_stays),
                                 IN_FOLDER(a_tag_that_is_lost_is_not_forgotten),
+                                IN_FOLDER(a_lost_tag_outlasts_pushes_without_one),
                                 IN_FOLDER(what_is_left_makes_room_for_its_name),
                                 IN_FOLDER(what_is_left_and_damaged_goes),
                                 IN_FOLDER(less_than_is_left_is_not_left),
