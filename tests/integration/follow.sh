@@ -73,6 +73,34 @@ pulled first "$address/first"
 pulled nothing "$address/other"
 [ ! -e follower/first/1 ] || die "it keeps more than --keep"
 
+# A content that is damaged here comes again under its sequence, once that is found. A file without a note is not replaced.
+newest=$(listed "$address/first" | tail -n 1 | cut -d ' ' -f 2)
+truncate -s 5 "follower/first/$newest"
+status_says "first: content $newest has 5 bytes (expected 300000)" || die "a content that was cut off: $(cat stdout)"
+until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done
+pulled first "$address/first"
+rm "follower/first/$newest"
+status_says "first: content $newest was deleted" || die "a content that was deleted: $(cat stdout)"
+until bounded "$rpma" status "$address" >stdout 2>stderr; do :; done
+pulled first "$address/first"
+stop_server
+printf damaged | dd of="follower/first/$newest" bs=1 seek=100 conv=notrunc status=none
+follow follower --keep 4
+until bounded "$rpma" pull "$address/first" got >stdout 2>stderr; do :; done
+cmp got first || die "a content that was damaged"
+is_current || die "the follower has other contents: $(cat ours)"
+bounded "$rpma" check --store follower >stdout || die "check: $(cat stdout)"
+stop_server
+python3 -c 'import os, sys; os.removexattr(sys.argv[1], "user.rpma")' "follower/first/$newest"
+follow follower --keep 4
+until status_says "first: content $newest has no note that can be read"; do :; done
+cmp "follower/first/$newest" first || die "a file without a note"
+stop_server
+rm "follower/first/$newest"
+follow follower --keep 4
+until is_current; do :; done
+pulled first "$address/first"
+
 # A name that has tags.
 to_leader first tagged --quorum 1
 until is_current; do :; done

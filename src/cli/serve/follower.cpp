@@ -299,7 +299,7 @@ Outcome<> Follower::know_leader() {
 }
 
 // Returns the contents of a name that the store would keep and has not, from the oldest to the newest. They
-// have to be later ones of the same history.
+// have to be later ones of the same history. The newest one comes again when it is damaged here.
 std::vector<Listed> Follower::missing(std::span<const Listed> theirs) {
     const std::string &name = theirs.front().name;
     const Listed own = store_.newest(name);
@@ -314,8 +314,10 @@ std::vector<Listed> Follower::missing(std::span<const Listed> theirs) {
                                          theirs.back().sequence));
         return {};
     }
-    const auto first =
-        std::ranges::find_if(theirs, [&](const Listed &content) { return content.sequence > own.sequence; });
+    const bool again = theirs.back().sequence == own.sequence && store_.is_newest_damaged(name);
+    const auto first = again ? theirs.end() - 1 : std::ranges::find_if(theirs, [&](const Listed &content) {
+        return content.sequence > own.sequence;
+    });
     const auto count = static_cast<std::uint64_t>(theirs.end() - first);
     const auto skipped = static_cast<std::ptrdiff_t>(count - std::min(count, keep_));
     return {first + skipped, theirs.end()};

@@ -674,7 +674,7 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
     if (found != names_.end() && found->second.last >= largest_sequence) {
         return failed("{}: no sequence is left", name);
     }
-    StoreUpload::Options options{found == names_.end(), 0, {}, {}, {}, 0, true, true, {}};
+    StoreUpload::Options options{found == names_.end(), 0, {}, {}, {}, 0, true, true, false, {}};
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -687,6 +687,9 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
     }
     if (found != names_.end()) {
         const auto &contents = found->second.contents;
+        if (const auto same = contents.find(sequence); same != contents.end() && !same->second.has_note) {
+            return failed("{}, so its file may be somebody else's, and is not replaced", same->second.damage);
+        }
         if (!contents.empty()) {
             const auto &[newest, entry] = *contents.rbegin();
             options.newest = newest;
@@ -700,7 +703,9 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
             options.tagged_sequence = tagged->first;
             options.is_whole = known_fault_of(name, tagged->first, tagged->second).text.empty();
         }
-        options.surplus = surplus(name, found->second, options_.keep - 1);
+        options.replaces = contents.contains(sequence);
+        options.surplus = surplus(name, found->second, options_.keep - (options.replaces ? 0 : 1));
+        std::erase(options.surplus, sequence);
         options.surplus_of_rollback = surplus(name, found->second, options_.keep);
     }
     return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));
@@ -728,6 +733,16 @@ std::vector<Listed> Store::newest() const {
     return all;
 }
 
+bool Store::is_newest_damaged(const std::string &name) const {
+    const base::Lock lock{names_mutex_};
+    const auto found = names_.find(name);
+    if (found == names_.end() || found->second.contents.empty()) {
+        return false;
+    }
+    const auto &[sequence, entry] = *found->second.contents.rbegin();
+    return !last_fault_of(name, sequence, entry).empty();
+}
+
 std::string Store::blocks(const std::string &name, std::uint64_t sequence) const {
     const base::Fd folder{openat(folder_.get(), name.c_str(), folder_flags)};
     return folder ? read_blocks(folder.get(), blocks_name(sequence)) : "";
@@ -742,6 +757,12 @@ Content Store::committed(Upload &upload) {
         for (auto &[one, entry] : name.contents) {
             entry.inode = entry.inode == done.inode() ? 0 : entry.inode;
         }
+    }
+    if (name.contents.contains(sequence)) {
+        space_->give_back(name.own_bytes(sequence));
+        const base::Lock damage_lock{damage_mutex_};
+        damage_.erase({done.name(), sequence});
+        seen_.erase({done.name(), sequence});
     }
     name.contents[sequence] = {.note = done.note(), .inode = done.inode(), .damage = {}};
     name.last = std::max(name.last, sequence);

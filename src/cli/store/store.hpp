@@ -132,7 +132,7 @@ public:
         return open_upload(name, 0);
     }
     // Returns an upload of the content that has this sequence on another server, for a thread that alone
-    // commits contents of the name.
+    // commits contents of the name. It replaces one of this sequence.
     [[nodiscard]] Outcome<std::unique_ptr<StoreUpload>> replica(const std::string &name,
                                                                 std::uint64_t sequence) {
         return open_upload(name, sequence);
@@ -157,6 +157,9 @@ public:
     [[nodiscard]] Listed newest(const std::string &name) const;
     // Returns the newest content of each name that has one, in the same way.
     [[nodiscard]] std::vector<Listed> newest() const;
+    // Returns whether the newest content of a name has a fault, as far as that is known without a look at its
+    // file. Any thread may call it.
+    [[nodiscard]] bool is_newest_damaged(const std::string &name) const;
     // Returns the checksums of a content's blocks as text (cli/protocol/blocks); empty without them. Any
     // thread may call it.
     [[nodiscard]] std::string blocks(const std::string &name, std::uint64_t sequence) const;

@@ -22,6 +22,9 @@ namespace cli {
 
 namespace {
 
+// A content that replaces another one has this name first.
+constexpr const char *replacement_name = ".replacement";
+
 // A file system that has ended after an error lets nothing be written any more. What was written is lost
 // then.
 int error_of_sync() {
@@ -510,6 +513,18 @@ Answer StoreUpload::take_name_away(int folder, int error) const {
     return {is_gone ? Verdict::NotDurable : Verdict::Unknown, error};
 }
 
+// Gives the file its name, in the place of the one that has it when it replaces that. Returns 0 or an errno
+// value.
+int StoreUpload::name_content(int folder) const {
+    const std::string name = std::to_string(sequence());
+    if (!options_.replaces) {
+        return give_name(file_.get(), folder, name);
+    }
+    (void)unlinkat(folder, replacement_name, 0);  // a crash may leave it
+    const int error = give_name(file_.get(), folder, replacement_name);
+    return error != 0 || renameat(folder, replacement_name, folder, name.c_str()) == 0 ? error : errno;
+}
+
 Answer StoreUpload::publish() {
     // Without a content the folder may be that of a partial, whose name nobody has made durable.
     const bool is_new = mkdirat(store_.get(), name().c_str(), 0700) == 0;
@@ -534,7 +549,7 @@ Answer StoreUpload::publish() {
     }
     inode_ = status.st_ino;
     may_resume_ = false;  // the file may be a content from here on, also when nobody knows
-    if (const int error = give_name(file_.get(), folder.get(), std::to_string(sequence())); error != 0) {
+    if (const int error = name_content(folder.get()); error != 0) {
         return not_durable(error);
     }
     // btrfs makes nothing durable of a file without a name, and with its folder only that there is a file.

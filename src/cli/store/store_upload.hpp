@@ -50,6 +50,7 @@ public:
         std::uint64_t tagged_sequence;                   // of its content
         bool is_whole;        // as far as is known without a look at its file, that is good
         bool newest_is_good;  // as far as is known without a look at its file
+        bool replaces;        // there is a content of its sequence
         // Takes what is wrong with the newest content. Any thread may call it.
         std::function<void(const std::string &)> tell_damage;
     };
@@ -111,6 +112,7 @@ private:
     void give_up_base(int error, std::uint64_t offset);
     void start_write_back();
     [[nodiscard]] Answer take_name_away(int folder, int error) const;
+    [[nodiscard]] int name_content(int folder) const;
     [[nodiscard]] Answer publish();
 
     base::Fd store_;
