@@ -317,6 +317,19 @@ wait $lister || die "the list"
 grep -q '^slow *1 ' listed || die "expected the slow name: $(cat listed)"
 stop_server
 
+# A signal ends a server that reads its store still.
+mkfifo slow_name
+"$rpma" serve --store store --listen "$address" >server.out 2>server.err &
+server=$!
+exec {disk}>slow_name
+kill -TERM "$server"
+rm slow_name
+exec {disk}>&-
+code=0
+wait "$server" || code=$?
+server=
+[ $code -eq 0 ] && [ ! -s server.out ] || die "a server that was ended at its start ended with $code: $(cat server.out)"
+
 # Storage does not make the file in which clients measure: nobody else waits for that.
 export RPMA_TEST_SLOW_ALLOCATION=$work/slow_allocation
 start_server store

@@ -76,6 +76,13 @@ Outcome<base::Fd> open_signals() {
     return fd;
 }
 
+// Returns whether one of these signals has come that ends the server.
+bool is_ended() {
+    sigset_t pending{};
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1);
+}
+
 Outcome<> check_durable(const ServeOptions &options, const Store &store, const Server &server) {
     if (server.durability() != Durability::None || options.allow_volatile) {
         return {};
@@ -455,15 +462,22 @@ Outcome<> serve(const ServeOptions &options) {
     LongestEnd longest_end{writers};
     std::vector<Address> wildcards;
     auto places = TRY(open_places(options, wildcards));
-    StoreOptions wanted{
-        .keep = options.keep, .max_bytes = 0, .max_names = options.max_names, .scrub_rate = 0};
+    StoreOptions wanted{.keep = options.keep,
+                        .max_bytes = 0,
+                        .max_names = options.max_names,
+                        .scrub_rate = 0,
+                        .ends = is_ended};
     if (!options.max_bytes.empty()) {
         wanted.max_bytes = TRY(parse_size_of("--max-bytes", options.max_bytes));
     }
     if (!options.scrub_rate.empty()) {
         wanted.scrub_rate = TRY(parse_size_of("--scrub-rate", options.scrub_rate));
     }
-    const auto store = TRY(Store::open(options.store, wanted));
+    auto opened = Store::open(options.store, wanted);
+    if (!opened && is_ended()) {
+        return {};
+    }
+    const auto store = TRY(std::move(opened));
     if (needs_copy(places) && !store->is_dax() && store->is_on_storage()) {
         store->serve_copies();
     }

@@ -190,6 +190,9 @@ Outcome<> Store::read_names() {
             const base::Lock lock{names_mutex_};
             names_[name].unread = read.error().text;
         }
+        if (options_.ends()) {
+            return failed("interrupted");
+        }
     }
     return make_durable();
 }
@@ -227,6 +230,9 @@ Outcome<> Store::read_name(const std::string &name) {
         const std::uint64_t sequence = sequence_of(file_name);
         if (sequence == 0) {
             continue;  // somebody else's
+        }
+        if (options_.ends()) {
+            return {};
         }
         found.last = std::max(found.last, sequence);
         Entry &entry = found.contents[sequence];

@@ -35,6 +35,8 @@ struct StoreOptions {
     std::uint64_t max_names = 10'000;
     std::uint64_t scrub_rate =
         0;  // bytes for each second; 0 reads all contents once, as fast as storage gives
+    // Whether the opening is to end, which may take long. It is asked for each content.
+    std::function<bool()> ends = [] { return false; };
 };
 
 // Reads the bytes of every content below the folder of a store from storage, and compares them with the
@@ -65,7 +67,7 @@ public:
 
     // Opens the store at `path`, or creates an empty one. Locks it: a second open, in any process, fails
     // until this one ends. Reads the note of each content, and not its bytes. Fails when the file system has
-    // no files without a name, or no attributes.
+    // no files without a name, or no attributes, and when the options say that it ends.
     [[nodiscard]] static Outcome<std::unique_ptr<Store>> open(const std::string &path,
                                                               const StoreOptions &options);
     Store(const Store &) = delete;
