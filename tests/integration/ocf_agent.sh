@@ -64,6 +64,13 @@ server=
 acts 0 stop
 acts 7 monitor
 
+export OCF_RESKEY_options=--json
+started
+unset OCF_RESKEY_options
+acts 0 monitor
+acts 0 stop
+server=
+
 started
 killed
 acts 7 monitor
