@@ -61,6 +61,18 @@ sick 'other: content 2 is no regular file'
 push second "$address/other"
 good
 
+# The folder of a name cannot be written: its pushes are refused, and the status says so. Nothing ends this script before the folder
+# can be written again.
+if chattr +i store/other 2>chattr.err || { chmod a-w store/other && [ ! -w store/other ]; }; then
+    code=0 pushed=0
+    bounded "$rpma" status "$address" >status.out 2>&1 || code=$?
+    bounded "$rpma" push first "$address/other" >push.out 2>&1 || pushed=$?
+    chattr -i store/other 2>chattr.err || chmod u+w store/other
+    [ $code -eq 6 ] && [ $pushed -eq 3 ] || die "a folder that cannot be written: the status ended with $code, and a push with $pushed"
+    grep -q 'damaged: other: takes no push: its folder cannot be written' status.out || die "the status: $(cat status.out)"
+    good
+fi
+
 # A content with a fault makes room for a push before a good one does.
 for content in first second first; do
     push $content "$address/kept"

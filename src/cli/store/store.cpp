@@ -525,8 +525,15 @@ Outcome<std::span<std::byte>> Store::measured() {
     return measured_.bytes();
 }
 
-std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
-                                                                      const Entry &) const) const {
+std::string Store::why_no_content(const std::string &name) const {
+    if (faccessat(folder_.get(), name.c_str(), W_OK | X_OK, AT_EACCESS) == 0 || errno == ENOENT ||
+        is_own_limit(errno)) {
+        return {};
+    }
+    return fmt::format("takes no push: its folder cannot be written: {}", errno_text(errno));
+}
+
+std::uint64_t Store::tell_names(Health &health, Look look) const {
     health.capacity = capacity();
     health.store = identity_;
     health.bytes = used();
@@ -549,19 +556,24 @@ std::uint64_t Store::tell_names(Health &health, Fault (Store::*fault)(const std:
             health.last = {name, sequence, entry.note, {}};
         }
         largest = std::max(largest, entry.note.length);
-        const Fault found = (this->*fault)(name, sequence, entry);
+        const Fault found =
+            look == Look::None ? known_fault_of(name, sequence, entry) : fault_of(name, sequence, entry);
         if (!found.text.empty() && found.kind != kind_of_pruned) {
             health.reasons.push_back({found.kind, name, sequence, found.text});
         }
         for (const auto &[one, content] : known.contents) {
             health.faulty += last_fault_of(name, one, content).empty() ? 0 : 1;
         }
+        std::string why = look == Look::ContentsAndFolders ? why_no_content(name) : "";
+        if (!why.empty()) {
+            health.reasons.push_back({"damaged", name, 0, std::move(why)});
+        }
     });
     return largest;
 }
 
 void Store::tell_known(Health &health) const {
-    tell_names(health, &Store::known_fault_of);
+    tell_names(health, Look::None);
 }
 
 void Store::tell(Health &health) const {
@@ -576,7 +588,9 @@ void Store::tell(Health &health) const {
     if (!why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
     }
-    const std::uint64_t largest = tell_names(health, &Store::fault_of);
+    // What is wrong with all names is told once.
+    const Look look = why.empty() && error == 0 ? Look::ContentsAndFolders : Look::Contents;
+    const std::uint64_t largest = tell_names(health, look);
     // The next push is often as large as the last, and needs room beside it.
     const bool lacks = free && *free < largest;
     if (lacks) {

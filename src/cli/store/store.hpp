@@ -211,10 +211,12 @@ private:
     [[nodiscard]] Fault fault_of(const std::string &name, std::uint64_t sequence, const Entry &entry) const;
     [[nodiscard]] Fault fault_of_file(const std::string &name, std::uint64_t sequence,
                                       const Note &note) const;
-    // Tells what is known, with the fault of each newest content as `fault` finds it. Returns the largest
-    // length of these contents.
-    std::uint64_t tell_names(Health &health, Fault (Store::*fault)(const std::string &, std::uint64_t,
-                                                                   const Entry &) const) const;
+    // Returns why the folder of a name takes no other content, as far as its rights tell; empty when it does.
+    [[nodiscard]] std::string why_no_content(const std::string &name) const;
+    // Tells what is known, and with a look the faults of the files of each newest content, and of the folders
+    // of names. Returns the largest length of these contents.
+    enum class Look : std::uint8_t { None, Contents, ContentsAndFolders };
+    std::uint64_t tell_names(Health &health, Look look) const;
     [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
     [[nodiscard]] bool is_there(const std::string &name, std::uint64_t sequence) const;
     // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
