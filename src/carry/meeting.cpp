@@ -112,14 +112,7 @@ std::uint64_t name_of(const Connection &connection, std::uint32_t side) {
     return ((hash | 2) & ~std::uint64_t{1}) | side;
 }
 
-std::optional<Connection::End> end_of(int fd, base::End which) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof(address);
-    auto *const place = reinterpret_cast<sockaddr *>(&address);
-    if ((which == base::End::Local ? LIBC(getsockname)(fd, place, &length)
-                                   : LIBC(getpeername)(fd, place, &length)) != 0) {
-        return std::nullopt;
-    }
+std::optional<Connection::End> end_at(const sockaddr_storage &address) {
     Connection::End end;
     end.port = base::port_of(address);
     if (address.ss_family == AF_INET6) {
@@ -132,6 +125,15 @@ std::optional<Connection::End> end_of(int fd, base::End which) {
     end.address.s6_addr[10] = end.address.s6_addr[11] = 0xff;
     std::memcpy(&end.address.s6_addr[12], &four.sin_addr, sizeof(four.sin_addr));
     return address.ss_family == AF_INET ? std::optional{end} : std::nullopt;
+}
+
+std::optional<Connection::End> end_of(int fd, base::End which) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof(address);
+    auto *const place = reinterpret_cast<sockaddr *>(&address);
+    const int result = which == base::End::Local ? LIBC(getsockname)(fd, place, &length)
+                                                 : LIBC(getpeername)(fd, place, &length);
+    return result == 0 ? end_at(address) : std::nullopt;
 }
 
 std::optional<Connection> connection_of(int fd) {
@@ -155,16 +157,29 @@ std::optional<Connection> connection_of(int fd) {
     return order != 0 ? std::optional{connection} : std::nullopt;
 }
 
-// Returns whether the addresses may be those of two connections: a proxy that is transparent, or in two
-// routing domains, has both ends of these addresses, and is between them.
-bool has_foreign_addresses(int fd) {
+bool are_same(const Connection::End &one, const Connection::End &other) {
+    return std::memcmp(&one, &other, sizeof(one)) == 0;
+}
+
+// Returns whether the addresses may be those of two connections. A proxy that is transparent, or in two
+// routing domains, has both ends of these addresses, and is between them. The kernel sends a connection to
+// another address than its client has asked for (NAT), which another client may have asked for.
+bool has_foreign_addresses(int fd, const Connection &connection) {
     const auto is_set = [fd](int level, int option) {
         int value = 0;
         socklen_t length = sizeof(value);
         return LIBC(getsockopt)(fd, level, option, &value, &length) == 0 && value != 0;
     };
+    const auto is_other = [fd, &connection](int level) {
+        constexpr int original_destination = 80;  // SO_ORIGINAL_DST, and that of IPv6
+        sockaddr_storage asked{};
+        socklen_t length = sizeof(asked);
+        const bool is_known = LIBC(getsockopt)(fd, level, original_destination, &asked, &length) == 0;
+        const auto end = is_known ? end_at(asked) : std::nullopt;
+        return end && !are_same(*end, connection.ends[0]) && !are_same(*end, connection.ends[1]);
+    };
     return is_set(IPPROTO_IP, IP_TRANSPARENT) || is_set(IPPROTO_IPV6, IPV6_TRANSPARENT) ||
-           is_set(SOL_SOCKET, SO_BINDTOIFINDEX);
+           is_set(SOL_SOCKET, SO_BINDTOIFINDEX) || is_other(IPPROTO_IP) || is_other(IPPROTO_IPV6);
 }
 
 bool is_same(const Connection &one, const Connection &other) {
@@ -422,8 +437,8 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
                 socket.stay("its addresses are not known");
                 return false;
             }
-            if (has_foreign_addresses(fd)) {
-                socket.stay("a proxy may have its addresses");
+            if (has_foreign_addresses(fd, *connection)) {
+                socket.stay("another connection may have its addresses");
                 return false;
             }
             records::add(socket, fd);

@@ -665,6 +665,33 @@ static void call_vfork(void) {
     ends_well(process);
 }
 
+static void call_fork(void) {
+    errno = untouched;
+    const pid_t process = fork();
+    if (process == 0) {
+        _exit(errno == untouched ? 0 : 1);
+    }
+    assert_int_equal(errno, untouched);
+    assert_true(process > 0);
+    ends_well(process);
+}
+
+static void call_setuid(void) {
+    SUCCEEDS(setuid(getuid()));
+}
+
+static void call_seteuid(void) {
+    SUCCEEDS(seteuid(geteuid()));
+}
+
+static void call_setreuid(void) {
+    SUCCEEDS(setreuid(getuid(), geteuid()));
+}
+
+static void call_setresuid(void) {
+    SUCCEEDS(setresuid(getuid(), geteuid(), (uid_t)-1));
+}
+
 static int end_at_once(void *argument) {
     (void)argument;
     return 0;
