@@ -47,6 +47,9 @@ Outcome<std::unique_ptr<TcpPath>> TcpPath::open(std::span<const sockaddr_storage
 
 Outcome<> TcpPath::connect(const sockaddr_storage &server) {
     base::Fd fd{socket(server.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (!fd) {
+        return failed("cannot have a socket for the TCP baseline: {}", errno_text(errno));
+    }
     const int on = 1;
     (void)setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     // The time-out is also that of connect(2).
@@ -54,8 +57,7 @@ Outcome<> TcpPath::connect(const sockaddr_storage &server) {
                           static_cast<suseconds_t>(std::fmod(timeout_, 1) * 1e6)};
     (void)setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
     const TcpHeader header = encode_tcp_header(sizes_);
-    if (!fd ||
-        ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), base::length_of(server)) != 0 ||
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr *>(&server), base::length_of(server)) != 0 ||
         ::send(fd.get(), header.data(), header.size(), MSG_NOSIGNAL) != ssize_t{sizeof(header)}) {
         return failed(Exit::Unreachable, "cannot connect to the TCP baseline, port {}: {}",
                       base::port_of(server), errno_text(errno));
