@@ -146,10 +146,7 @@ std::optional<Connection> connection_of(int fd) {
         return std::nullopt;
     }
     // A process of another namespace has another number here, by which its link is not found.
-    struct stat processes{};
-    if (stat("/proc/self/ns/pid", &processes) == 0) {
-        connection.space ^= mixed(processes.st_ino);
-    }
+    connection.space ^= mixed(sockets.space_of_processes());
     const int order = std::memcmp(&*own, &*peers, sizeof(Connection::End));
     connection.side = order < 0 ? 0 : 1;
     connection.ends[connection.side] = *own;

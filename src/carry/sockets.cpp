@@ -34,19 +34,13 @@ struct Sockets::Process {
     std::atomic<std::uint64_t> id;
     std::atomic<std::uint64_t> places[most_sockets / 64];  // a bit for each Socket that it has
 
-    [[nodiscard]] static std::uint64_t of_this() {
-        struct stat space{};
-        const bool is_known = stat("/proc/self/ns/pid", &space) == 0;
-        return std::uint64_t{is_known ? static_cast<std::uint32_t>(space.st_ino) : 0} << 32 |
-               static_cast<std::uint32_t>(getpid());
-    }
     [[nodiscard]] bool has(std::uint32_t place) const { return (places[place / 64] >> place % 64 & 1) != 0; }
     void take(std::uint32_t place) { places[place / 64].fetch_or(std::uint64_t{1} << place % 64); }
     void leave(std::uint32_t place) { places[place / 64].fetch_and(~(std::uint64_t{1} << place % 64)); }
     // Returns whether it has ended, as far as this process can know that.
     [[nodiscard]] bool is_dead() const {
         const std::uint64_t one = id;
-        if (one == 0 || one >> 32 != of_this() >> 32) {
+        if (one == 0 || one >> 32 != sockets.space_of_processes()) {
             return false;
         }
         const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(one), 0U));
@@ -205,7 +199,8 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
     if (arena_.load(std::memory_order_relaxed) == nullptr) {
         all_ = memory->all;
         arena_ = memory;
-        own_ = memory->enter(Process::of_this());
+        know_itself();
+        own_ = memory->enter(id_);
     }
     memory->all[place].socket.begin(role, blocks, is_smc);
     if (own_ != 0) {
@@ -334,8 +329,10 @@ void Sockets::count_from_here() {
 
 void Sockets::end(Socket &socket) {
     records::remove(socket);
-    (void)is_of_this_process(socket);
     const Left left{.link = socket.mapped_link(), .place = place_of(socket), .number = socket.number()};
+    if (left.link != nullptr) {
+        (void)is_of_this_process(socket);
+    }
     const bool is_last = one_process_less(socket);
     if (is_last && socket.end()) {
         give_back(socket);
@@ -430,7 +427,7 @@ void Sockets::forget(int fd) {
 
 void Sockets::fork() {
     if (Arena *const memory = arena_; memory != nullptr) {
-        child_ = memory->enter(Process::of_this());
+        child_ = memory->enter(id_);
         for (std::uint32_t place = 1; place < memory->used.load() + 1 && place < most_sockets; ++place) {
             if (std::atomic_ref{numbers_[place]} != 0) {
                 Meeting::before_fork(memory->all[place].socket);
@@ -455,24 +452,32 @@ void Sockets::forked(pid_t child) {
     if (memory == nullptr || place == 0 || base::is_in_parents_memory()) {
         return;
     }
-    const std::uint64_t own = Process::of_this();
     Process &one = memory->processes[place];
-    if (child < 0 && one.id == own) {
+    if (child < 0 && one.id == id_) {
         const int error = errno;
         const HeldShortly whole{changing};
         memory->bury(one);
         errno = error;
-    } else if (std::uint64_t unborn = own; child > 0) {
-        constexpr std::uint64_t spaces = ~std::uint64_t{0} << 32;
-        (void)one.id.compare_exchange_strong(unborn, (own & spaces) | static_cast<std::uint32_t>(child));
+    } else if (std::uint64_t unborn = id_; child > 0) {
+        const std::uint64_t born =
+            std::uint64_t{space_of_processes()} << 32 | static_cast<std::uint32_t>(child);
+        (void)one.id.compare_exchange_strong(unborn, born);
     }
+}
+
+void Sockets::know_itself() {
+    struct stat space{};
+    const bool is_known = stat("/proc/self/ns/pid", &space) == 0;
+    id_ = std::uint64_t{is_known ? static_cast<std::uint32_t>(space.st_ino) : 0} << 32 |
+          static_cast<std::uint32_t>(getpid());
 }
 
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
+        know_itself();
         own_ = child_;
         if (own_ != 0) {
-            memory->processes[own_].id = Process::of_this();
+            memory->processes[own_].id = id_;
         }
     }
 }

@@ -104,6 +104,10 @@ public:
     // that it is there.
     void forked(pid_t child);
 
+    // Returns the number of the namespace of this process; 0 when that is unknown, or there was no socket
+    // yet.
+    [[nodiscard]] std::uint32_t space_of_processes() const { return static_cast<std::uint32_t>(id_ >> 32); }
+
     // Returns one of its numbers; -1 when this process has none.
     [[nodiscard]] int number_of(std::uint32_t place) const;
     // Calls use(one of its numbers, the Socket) while no thread can close the number. Returns false when this
@@ -138,6 +142,7 @@ private:
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
     [[nodiscard]] bool one_process_less(Socket &socket);
     void one_more_process(Socket &socket, std::uint32_t process);
+    void know_itself();
     void unmap_left();
     // Returns whether no other process has it. One that was killed has not said that it has it no more.
     [[nodiscard]] bool is_of_this_process(const Socket &socket);
@@ -148,6 +153,7 @@ private:
     std::atomic<Arena *> arena_{nullptr};
     std::atomic<Place *> all_{nullptr};  // of the arena
     // This process, and the child that is being forked, among those of the arena; 0: there was no room.
+    std::uint64_t id_ = 0;  // as in Process
     std::uint32_t own_ = 0;
     std::uint32_t child_ = 0;
 };

@@ -21,7 +21,7 @@ int changing_user(Call call) {
     const uid_t before = geteuid();
     const int result = call();
     std::array<uid_t, 3> now{};
-    if (result != 0 || base::is_in_parents_memory() || getresuid(&now[0], &now[1], &now[2]) != 0 ||
+    if (result != 0 || base::is_in_parents_memory() || getresuid(now.data(), &now[1], &now[2]) != 0 ||
         std::ranges::find(now, before) != now.end()) {
         return result;
     }
