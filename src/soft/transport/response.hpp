@@ -2,6 +2,8 @@
 // soft/transport/response: an answer that is owed to the peer.
 #pragma once
 
+#include <cstdint>
+
 #include "soft/wire/rdmap.hpp"
 
 namespace soft {
@@ -10,6 +12,7 @@ struct Response {
     wire::Opcode opcode = wire::Opcode::ReadResponse;
     wire::ReadRequest read{};
     wire::AtomicResponse atomic{};
+    std::uint64_t posted = 0;  // requests that this side's program had posted when the peer asked
 };
 
 // The result of adding a message's next segment to the batch.

@@ -12,7 +12,7 @@ void ResponseSegments::reserve(std::size_t most) {
 }
 
 [[gnu::noinline]] Added ResponseSegments::add_next() {
-    const Response &response = owed_.front();
+    const Response &response = next();
     if (response.opcode == wire::Opcode::ReadResponse) {
         if (const Added added = add_read(response.read); added != Added::Yes) {
             return added;

@@ -35,6 +35,8 @@ public:
     // Returns true in the middle of an answer.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
     [[nodiscard]] bool has_next() const { return !owed_.empty(); }
+    // Returns the oldest answer. There is one.
+    [[nodiscard]] const Response &next() { return owed_.front(); }
     // Adds the next segment of the oldest answer to the batch. There is such an answer.
     [[nodiscard]] Added add_next();
     void add_acknowledgement(const wire::Acknowledgement &placed);

@@ -450,9 +450,10 @@ bool Sender::owes_all_it_may() const {
     return responses_.full();
 }
 
-void Sender::owe(const Response &response) {
+void Sender::owe(Response response) {
     const base::Lock lock{mutex_};
     rounds_of_taker_ = 0;  // the peer asks for something too
+    response.posted = queue_.posted();
     responses_.push(response);
 }
 

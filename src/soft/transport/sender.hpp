@@ -131,7 +131,7 @@ public:
     // ---- answers ----
     [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
     // Adds an answer, which the next transmit_ready() sends.
-    void owe(const Response &response) EXCLUDES(mutex_);
+    void owe(Response response) EXCLUDES(mutex_);
     // Returns the request whose answer comes next; null when none is due. Only the thread that serves the
     // group retires it, so the pointer is valid as long as that thread has the group's lock.
     [[nodiscard]] SendRequest *oldest_awaiting() EXCLUDES(mutex_);
@@ -185,6 +185,11 @@ private:
     void transmit() REQUIRES(mutex_);
     [[nodiscard]] bool send_batch(std::size_t &bytes) REQUIRES(mutex_);
     void build_batch() REQUIRES(mutex_);
+    // Returns whether the next request is a message that was posted after the peer asked for the next answer.
+    // There are both.
+    [[nodiscard]] bool message_waits_for_answer() REQUIRES(mutex_) {
+        return takes_receive(queue_.next().opcode) && queue_.posted_before_next() >= responses_.next().posted;
+    }
     [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_) {
         return parameters_.acknowledged && placed_.now() != told_;
     }

@@ -38,7 +38,9 @@ void Sender::drop_batch() {
     }
 }
 
-// Requests and answers take turns by whole messages; a message's segments stay together.
+// Requests and answers take turns by whole messages; a message's segments stay together. The program may post
+// a message because it has one of the peer. The peer takes its own message for done when it has the answers
+// that it asked for before, so these go before the program's message.
 [[gnu::hot, gnu::always_inline]] inline void Sender::build_batch() {
     if (ready_to_receive_due_) {
         ready_to_receive_due_ = false;
@@ -48,8 +50,9 @@ void Sender::drop_batch() {
         acknowledge();
     }
     while (!broken_) {
-        const bool may_ask = !responses_.inside() && requests_.has_next();
         const bool may_answer = !requests_.inside() && responses_.has_next();
+        const bool may_ask =
+            !responses_.inside() && requests_.has_next() && !(may_answer && message_waits_for_answer());
         if ((!may_ask && !may_answer) || !batch_.has_room() || requests_.has_copied_enough()) {
             return;
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RFC 5040 section 5.5 and RFC 7306 section 6.4 define an order, and a peer sees whether the device keeps it.
 // stream.cpp tests the order of answers, and atomic.cpp that of atomic operations.
+#include <sys/mman.h>
+
 #include "soft/wire/rdmap.hpp"
 
 // This comes last, because it asserts.
@@ -100,6 +102,45 @@ void rfc7306_6_4_immediate_data_must_be_delivered_after_the_write(Ends &ends) {
     });
 }
 
+// The peer counts its message as done when it has the answers to the reads before it. TCP has no room for all
+// of these when the program has the message and answers it.
+void a_message_follows_the_answers_that_were_owed_before_it(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    constexpr std::uint32_t read_bytes = 32 << 20;
+    constexpr std::uint32_t reads = 3;
+    void *const memory =
+        mmap(nullptr, read_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    ibv_mr *const region = softrdma_ibv_reg_mr(device.mr->pd, memory, read_bytes, IBV_ACCESS_REMOTE_READ);
+    assert_non_null(region);
+    rdma_cm_id *const id = device.establish(peer, from_a_soft_device);
+    device.post_receive(id, 1, 0, 8);
+    for (std::uint32_t msn = 1; msn <= reads; ++msn) {
+        peer.send(fpdu({.opcode = Opcode::ReadRequest, .msn = msn},
+                       encode(ReadRequest{.sink_stag = msn,
+                                          .sink_offset = 0,
+                                          .size = read_bytes,
+                                          .source_stag = region->rkey,
+                                          .source_offset = reinterpret_cast<std::uintptr_t>(memory)})));
+    }
+    peer.send(fpdu({.opcode = Opcode::Send, .msn = 1}, Bytes(8)));
+    device.expect_completion(1);
+    device.post(id, IBV_WR_SEND, 2, 0, 8);
+    for (std::uint32_t msn = 1; msn <= reads; ++msn) {
+        Segment part{.last = false};
+        while (!part.last) {
+            part = peer.receive_fpdu().segment;
+            assert_true(part.opcode == Opcode::ReadResponse);
+            assert_int_equal(part.stag, msn);
+        }
+    }
+    assert_true(peer.receive_fpdu().segment.opcode == Opcode::Send);
+    device.expect_completion(2);
+    device.close(id);
+    assert_int_equal(softrdma_ibv_dereg_mr(region), 0);
+    assert_int_equal(munmap(memory, read_bytes), 0);
+}
+
 // The device checks all memory of a request before it sends any of it, and none before the request's turn.
 // The last element here is far after the first segment.
 void a_refused_request_fails_behind_those_before_it(Ends &ends) {
@@ -134,6 +175,7 @@ int main() {
                                 fixture_test(rfc5040_5_5_a_read_must_not_complete_before_its_response),
                                 fixture_test(rfc5040_5_5_a_send_must_be_delivered_after_what_was_sent_before),
                                 fixture_test(rfc7306_6_4_immediate_data_must_be_delivered_after_the_write),
+                                fixture_test(a_message_follows_the_answers_that_were_owed_before_it),
                                 fixture_test(a_refused_request_fails_behind_those_before_it)};
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
