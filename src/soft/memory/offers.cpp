@@ -62,7 +62,7 @@ void Offers::end() {
         withdraw_all();
         const base::Lock lock{mutex};
         left_.clear();
-        if (std::exchange(has_withdrawn_, false)) {
+        if (std::exchange(has_left_, false)) {
             for (auto &[region, place] : all_offers()) {
                 place.offers = place.offers == this ? nullptr : place.offers;
             }
@@ -77,8 +77,12 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
         return;
     }
     const base::Lock lock{mutex};
-    base::set_shared(last_offered_, region.rkey);
     auto *const offered_already = std::ranges::find(offered_, &region, &Offered::region);
+    if (offered_already != offered_.end() &&
+        offered_already->among_all->second.state == Place::State::Withdrawn) {
+        return;  // a later access offers it again
+    }
+    base::set_shared(last_offered_, region.rkey);
     auto *const free = std::ranges::find(offered_, nullptr, &Offered::region);
     // A read of a region that can be made durable makes all earlier writes durable, so the target serves it.
     const unsigned served = region.durable != nullptr ? unsigned{IBV_ACCESS_REMOTE_READ} : 0U;
@@ -112,68 +116,116 @@ void Offers::offer_now(const MemoryRegion &region, const std::atomic<unsigned> &
 }
 
 void Offers::withdraw(std::uint32_t key) {
-    const base::Lock lock{mutex};
     withdraw_those([key](const MemoryRegion &region) { return region.rkey == key; });
 }
 
 void Offers::withdraw_all() {
-    const base::Lock lock{mutex};
     base::set_shared(last_offered_, 0);
     withdraw_those([](const MemoryRegion &) { return true; });
 }
+
+// The looks at accesses that have to end. An access takes as long as one copy
+// (DirectAccess::most_mapped_bytes), and ends when the peer does not run. A peer that waits in the kernel's
+// copy, or whose board has any number, is not waited for without end. No thread has the lock between two
+// looks, so that the other connections of the process go on.
+class Offers::Looks {
+public:
+    [[nodiscard]] bool are_first() const { return count_ == 1; }
+    [[nodiscard]] bool are_last() const { return are_last_; }
+    [[nodiscard]] bool ask_kernel() const { return are_last_ || count_ % looks_without_kernel == 0; }
+    void next() {
+        sched_yield();
+        ++count_;
+        are_last_ = base::Clock::now() >= until_;
+    }
+
+private:
+    static constexpr unsigned looks_without_kernel = 64;
+    const base::Clock::time_point until_ = base::Clock::now() + limits::in_force().access_timeout;
+    unsigned count_ = 1;
+    bool are_last_ = false;
+};
 
 bool Offers::withdraw_region(const MemoryRegion &region) {
     if (!region.offered.load(std::memory_order_acquire) || region.inherited()) {
         return true;
     }
-    const base::Lock lock{mutex};
-    const auto is_offered = [](const All::value_type &one) { return !one.second.is_withdrawn; };
-    for (;;) {
-        const auto [first, last] = all_offers().equal_range(&region);
-        const auto offered = std::find_if(first, last, is_offered);
-        if (offered == last) {
-            break;
+    for (Looks looks;; looks.next()) {
+        const base::Lock lock{mutex};
+        bool all_ended = true;
+        auto [next, last] = all_offers().equal_range(&region);
+        while (next != last) {
+            const auto place = next++;
+            take_away(place->second);
+            const bool ended = let_go(place, looks);
+            all_ended = all_ended && ended;
         }
-        offered->second.offers->mutex.assert_held();
-        offered->second.offers->withdraw_those(
-            [&region](const MemoryRegion &other) { return &other == &region; });
+        if (all_ended || looks.are_last()) {
+            return all_ended;
+        }
     }
-    const auto until = base::Clock::now() + limits::in_force().access_timeout;
-    bool ended = true;
-    for (auto one = all_offers().find(&region); one != all_offers().end() && one->first == &region;) {
-        const bool this_one = await_end(one->second, until);
-        ended = ended && this_one;
-        one = this_one ? all_offers().erase(one) : std::next(one);
+}
+
+// Another thread may offer a region again, or for the first time, between two looks; that offer stands.
+template <typename Is>
+void Offers::withdraw_those(Is is) {
+    for (Looks looks;; looks.next()) {
+        const base::Lock lock{mutex};
+        bool all_ended = true;
+        for (const Offered &offered : offered_) {
+            if (offered.region == nullptr || !is(*offered.region)) {
+                continue;
+            }
+            const auto place = offered.among_all;
+            if (looks.are_first()) {
+                take_away(place->second);
+            }
+            if (place->second.state == Place::State::Withdrawn) {
+                const bool ended = let_go(place, looks);
+                all_ended = all_ended && ended;
+            }
+        }
+        if (all_ended || looks.are_last()) {
+            return;
+        }
     }
-    return ended;
 }
 
 // The order with DirectAccess::begin_access() is sequentially consistent: either the peer sees that the key
 // is gone, or this thread sees the peer's access.
-template <typename Is>
-void Offers::withdraw_those(Is is) {
-    unsigned numbers = 0;
-    for (std::size_t number = 0; number < offered_.size(); ++number) {
-        if (offered_[number].region != nullptr && is(*offered_[number].region)) {
-            boards_.own->offers[number].key.store(0, std::memory_order_seq_cst);
-            numbers |= 1U << number;
-        }
+void Offers::take_away(Place &place) {
+    if (place.state == Place::State::Offered) {
+        place.offers->mutex.assert_held();
+        place.offers->boards_.own->offers[place.number].key.store(0, std::memory_order_seq_cst);
+        place.process = place.offers->process_;
+        place.state = Place::State::Withdrawn;
     }
-    const auto until = base::Clock::now() + limits::in_force().access_timeout;
-    for (std::size_t number = 0; number < offered_.size(); ++number) {
-        if ((numbers & 1U << number) == 0) {
-            continue;
-        }
-        const auto place = offered_[number].among_all;
-        const bool ended = await_end(place->second, until);
-        keep_written(number);
-        offered_[number] = {};
-        if (ended) {
-            all_offers().erase(place);
-        } else {
-            has_withdrawn_ = true;
-        }
+}
+
+// Forgets the place of an offer that is withdrawn, and returns true, when its last access has ended. After
+// the last look the place stays, until the region is deregistered.
+bool Offers::let_go(All::iterator place, const Looks &looks) {
+    const bool ended = has_ended(place->second, looks.ask_kernel());
+    if (!ended && !looks.are_last()) {
+        return false;
     }
+    if (place->second.state == Place::State::Withdrawn) {
+        place->second.state = Place::State::Left;
+        Offers &offers = *place->second.offers;
+        offers.mutex.assert_held();
+        offers.keep_written(place->second.number);
+        offers.offered_[place->second.number] = {};
+        offers.has_left_ = offers.has_left_ || !ended;
+    }
+    if (ended) {
+        all_offers().erase(place);
+    } else {
+        BASE_LOG(Error,
+                 "process %d has not finished an access to registered memory that it may no longer access; "
+                 "the memory cannot be deregistered until it has",
+                 place->second.process);
+    }
+    return ended;
 }
 
 // The peer's program may never ask for these bytes. Those that deregistering has made durable are forgotten.
@@ -213,32 +265,6 @@ bool Offers::has_ended(Place &place, bool asks_kernel) {
     }
     return asks_kernel &&
            ((offers != nullptr && offers->peer_is_gone()) || has_let_go(place.process, place.access));
-}
-
-// An access takes as long as one copy (DirectAccess::most_mapped_bytes), and ends when the peer does not run.
-// A peer that waits in the kernel's copy, or whose board has any number, is not waited for without end.
-bool Offers::await_end(Place &place, base::Clock::time_point until) {
-    constexpr unsigned looks_without_kernel = 64;
-    if (!place.is_withdrawn) {
-        place.is_withdrawn = true;
-        place.offers->mutex.assert_held();
-        place.process = place.offers->process_;
-    }
-    for (unsigned looks = 1;; ++looks) {
-        const bool is_last = base::Clock::now() >= until;
-        if (has_ended(place, is_last || looks % looks_without_kernel == 0)) {
-            return true;
-        }
-        if (is_last) {
-            BASE_LOG(
-                Error,
-                "process %d has not finished an access to registered memory that it may no longer access; "
-                "the memory cannot be deregistered until it has",
-                place.process);
-            return false;
-        }
-        sched_yield();
-    }
 }
 
 bool Offers::take_written(std::size_t number, Left &range) const {

@@ -63,10 +63,13 @@ public:
 
 private:
     struct Place {
+        // Withdrawn: a thread waits for the end of the last access. Left: no thread waits for that any more,
+        // and the number is free for another offer.
+        enum class State : std::uint8_t { Offered, Withdrawn, Left };
         Offers *offers;  // null after the connection's end
         std::size_t number;
-        // Of an offer that was withdrawn, when its last access was not known to have ended: that access.
-        bool is_withdrawn = false;
+        State state = State::Offered;
+        // These are of an offer that was withdrawn: the peer, and the access that was seen last.
         pid_t process = 0;
         Board::Access access{};
     };
@@ -86,11 +89,13 @@ private:
 
     void offer_now(const MemoryRegion &region, const std::atomic<unsigned> &withheld) EXCLUDES(mutex);
     template <typename Is>
-    void withdraw_those(Is is) REQUIRES(mutex);
+    void withdraw_those(Is is) EXCLUDES(mutex);
     [[nodiscard]] static All &all_offers() REQUIRES(mutex);
+    class Looks;
+    static void take_away(Place &place) REQUIRES(mutex);
+    [[nodiscard]] static bool let_go(All::iterator place, const Looks &looks) REQUIRES(mutex);
     [[nodiscard]] bool peer_is_gone() const REQUIRES(mutex);
     [[nodiscard]] static bool has_ended(Place &place, bool asks_kernel) REQUIRES(mutex);
-    [[nodiscard]] static bool await_end(Place &place, base::Clock::time_point until) REQUIRES(mutex);
     void keep_written(std::size_t number) REQUIRES(mutex);
     [[nodiscard]] bool take_written(std::size_t number, Left &range) const REQUIRES(mutex);
 
@@ -102,8 +107,8 @@ private:
     const std::atomic<pid_t> *thread_ = nullptr;
     int socket_ GUARDED_BY(mutex) = -1;
     pid_t process_ GUARDED_BY(mutex) = 0;
-    bool has_withdrawn_ GUARDED_BY(mutex) = false;  // all_offers() may have such places of this connection
-    std::atomic<std::uint32_t> last_offered_{0};    // a key for which offer() has nothing to do
+    bool has_left_ GUARDED_BY(mutex) = false;     // all_offers() may have such places of this connection
+    std::atomic<std::uint32_t> last_offered_{0};  // a key for which offer() has nothing to do
     std::array<Offered, Board::most_offers> offered_ GUARDED_BY(mutex);
     std::vector<Left> left_ GUARDED_BY(mutex);
 };

@@ -467,6 +467,60 @@ void a_call_that_waits_has_not_ended(void **) {
     munmap(memory, size);
 }
 
+// A thread waits for the end of an access, before the memory is deregistered. Other connections go on.
+void others_do_not_wait_for_the_end_of_an_access(void **) {
+    const test::ChangedLimit longer{test::limits().access_timeout, std::chrono::seconds{20}};
+    Target target;
+    Target other;
+    Connection connection;
+    Connection another;
+    connection.offer(target.region);
+    connection.initiator_board.access = Board::Access{.offer = 1}.bits();
+    Memory::instance().close(target.region);
+    bool ended = false;
+    std::thread deregistering{[&] { ended = Offers::withdraw_region(target.region); }};
+    while (connection.target_board.offers[0].key != 0) {
+        std::this_thread::yield();
+    }
+    another.offer(other.region);
+    const bool written = another.write(other.region.rkey, other.region.iova, pattern());
+    another.offers.end();
+    other.deregister();
+    connection.initiator_board.access = 0;
+    deregistering.join();
+    assert_true(written);
+    assert_true(ended);  // nothing has waited until the thread gave up
+    target.deregister();
+}
+
+// The connection ends while another thread waits for the end of its peer's access.
+void a_connection_ends_while_its_access_is_awaited(void **) {
+    const pid_t process = test::fork_child();
+    if (process == 0) {
+        pause();
+    }
+    Target target;
+    auto connection = std::make_unique<Connection>(true, process);
+    connection->offer(target.region);
+    connection->initiator_board.access = Board::Access{.offer = 1}.bits();
+    Memory::instance().close(target.region);
+    std::atomic<bool> ended{false};
+    std::thread deregistering{[&] {
+        while (!Offers::withdraw_region(target.region)) {
+        }
+        ended = true;
+    }};
+    while (connection->target_board.offers[0].key != 0) {
+        std::this_thread::yield();
+    }
+    connection.reset();
+    assert_false(ended);
+    assert_int_equal(kill(process, SIGKILL), 0);
+    assert_int_equal(waitpid(process, nullptr, 0), process);
+    deregistering.join();
+    target.deregister();
+}
+
 // This end gives its link up first, and the peer still accesses the memory. Its board is gone then, so only
 // its process tells whether it still does.
 void an_end_that_gives_up_waits_for_the_peer(void **) {
@@ -631,6 +685,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_peer_is_looked_for_again),
         cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
         cmocka_unit_test(a_call_that_waits_has_not_ended),
+        cmocka_unit_test(others_do_not_wait_for_the_end_of_an_access),
+        cmocka_unit_test(a_connection_ends_while_its_access_is_awaited),
         cmocka_unit_test(an_end_that_gives_up_waits_for_the_peer),
         cmocka_unit_test(a_peer_that_lies_is_waited_for_once),
         cmocka_unit_test(written_regions_that_are_durable_are_forgotten),
