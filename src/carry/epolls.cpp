@@ -165,9 +165,9 @@ struct Single {
     int fd = 0;
     epoll_event wanted{};
 };
-constinit std::array<Single, Sockets::most_sockets> singles GUARDED_BY(mutex){};
+constinit std::array<Single, most_sockets> singles GUARDED_BY(mutex){};
 // By the place of the socket: the number of one that has, or had, a Member.
-constinit std::array<std::atomic<std::uint32_t>, Sockets::most_sockets> with_members{};
+constinit std::array<std::atomic<std::uint32_t>, most_sockets> with_members{};
 
 Single &single_of(const Socket &socket) REQUIRES(mutex) {
     Single &single = singles[sockets.place_of(socket)];

@@ -36,7 +36,7 @@ namespace carry {
 
 namespace {
 
-constinit std::atomic<Mirror *> all[Sockets::most_sockets]{};
+constinit std::atomic<Mirror *> all[most_sockets]{};
 // Places from here on have none.
 constinit std::atomic<std::uint32_t> end_of_all{0};
 constinit std::atomic<MirrorDevice *> loaded{nullptr};
@@ -130,8 +130,8 @@ BeginningOf *beginnings() {
         if (!wanted().any()) {
             return nullptr;
         }
-        void *const memory = mmap(nullptr, sizeof(BeginningOf) * Sockets::most_sockets,
-                                  PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *const memory = mmap(nullptr, sizeof(BeginningOf) * most_sockets, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return memory != MAP_FAILED ? static_cast<BeginningOf *>(memory) : nullptr;
     }();
     return made;

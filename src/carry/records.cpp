@@ -35,7 +35,7 @@ All &all() REQUIRES(mutex) {
     return records;
 }
 
-constinit std::atomic<registry::Live *> lives[Sockets::most_sockets]{};
+constinit std::atomic<registry::Live *> lives[most_sockets]{};
 
 // A child has no records of its parent's connections.
 const base::ForkHook whole_after_forks{base::ForkLevel::Stream,

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// carry/sockets: the memory of Sockets, and who has each.
+// carry/sockets: the table of the process, and what becomes of its Sockets when processes begin and end.
 #include "carry/sockets.hpp"
 
-#include <poll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include "base/clock.hpp"
 #include "base/fork.hpp"
-#include "base/interpose.hpp"
 #include "base/small_mutex.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
@@ -27,109 +19,6 @@
 namespace carry {
 
 constinit Sockets sockets;
-
-// A process that has Sockets of the arena.
-struct Sockets::Process {
-    // The number of the process, and above it that of its namespace, which alone knows the number; 0: none.
-    std::atomic<std::uint64_t> id;
-    std::atomic<std::uint64_t> places[most_sockets / 64];  // a bit for each Socket that it has
-
-    [[nodiscard]] bool has(std::uint32_t place) const { return (places[place / 64] >> place % 64 & 1) != 0; }
-    void take(std::uint32_t place) { places[place / 64].fetch_or(std::uint64_t{1} << place % 64); }
-    void leave(std::uint32_t place) { places[place / 64].fetch_and(~(std::uint64_t{1} << place % 64)); }
-    // Returns whether it has ended, as far as this process can know that.
-    [[nodiscard]] bool is_dead() const {
-        const std::uint64_t one = id;
-        if (one == 0 || one >> 32 != sockets.space_of_processes()) {
-            return false;
-        }
-        const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(one), 0U));
-        if (fd < 0) {
-            return errno == ESRCH;
-        }
-        pollfd ended{.fd = fd, .events = POLLIN, .revents = 0};
-        const bool is_dead = LIBC(poll)(&ended, 1, 0) > 0;
-        (void)LIBC(close)(fd);
-        return is_dead;
-    }
-};
-
-// Places that are free again form a list; its head has a count, so that a thread that was late does not take
-// what came back meanwhile.
-struct Sockets::Arena {
-    std::atomic<std::uint64_t> free;  // count << 32 | place
-    std::atomic<std::uint32_t> used;
-    std::atomic<std::uint32_t> processes_end;  // the first place that no process has had
-    static constexpr std::uint32_t most_processes = 256;
-    Process processes[most_processes];  // the first stays empty
-    Place all[most_sockets];
-
-    // Returns the place of a new process; 0 when there is none.
-    [[nodiscard]] std::uint32_t enter(std::uint64_t id) {
-        for (const bool is_first : {true, false}) {
-            for (std::uint32_t one = 1; one < most_processes; ++one) {
-                std::uint64_t none = 0;
-                if (processes[one].id.compare_exchange_strong(none, id)) {
-                    std::uint32_t end = processes_end.load();
-                    while (end <= one && !processes_end.compare_exchange_weak(end, one + 1)) {
-                    }
-                    return one;
-                }
-            }
-            if (is_first) {
-                bury_dead([](const Process &) { return true; });
-            }
-        }
-        return 0;
-    }
-    // The process was killed, and closed nothing itself. A place in which it was, or a thread of another
-    // process still is, is not given to a next Socket.
-    void bury(Process &dead) {
-        constexpr std::uint64_t buried = ~std::uint64_t{0};
-        if (std::uint64_t id = dead.id; id == buried || !dead.id.compare_exchange_strong(id, buried)) {
-            return;  // by another process
-        }
-        for (std::uint32_t word = 0; word < most_sockets / 64; ++word) {
-            for (std::uint64_t left = dead.places[word].exchange(0); left != 0; left &= left - 1) {
-                const auto place = word * 64 + static_cast<std::uint32_t>(std::countr_zero(left));
-                if (all[place].socket.one_process_less() && all[place].locks.inside == 0) {
-                    give(place);
-                }
-            }
-        }
-        dead.id = 0;
-    }
-    template <typename Concerned>
-    void bury_dead(Concerned is_concerned) {
-        for (std::uint32_t one = 1; one < processes_end.load(); ++one) {
-            if (is_concerned(processes[one]) && processes[one].is_dead()) {
-                bury(processes[one]);
-            }
-        }
-    }
-
-    [[nodiscard]] std::uint32_t take() {
-        std::uint64_t head = free.load();
-        while (static_cast<std::uint32_t>(head) != 0) {
-            const std::uint32_t next = all[static_cast<std::uint32_t>(head)].socket.next_free;
-            if (free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | next)) {
-                return static_cast<std::uint32_t>(head);
-            }
-        }
-        const std::uint32_t place = used.fetch_add(1) + 1;
-        if (place >= most_sockets) {
-            return 0;
-        }
-        all[place].locks.begin();
-        return place;
-    }
-    void give(std::uint32_t place) {
-        std::uint64_t head = free.load();
-        do {
-            all[place].socket.next_free = static_cast<std::uint32_t>(head);
-        } while (!free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | place));
-    }
-};
 
 namespace {
 
@@ -167,13 +56,8 @@ std::size_t left_count GUARDED_BY(changing) = 0;
 
 }  // namespace
 
-// Pages are there when they are used.
-Sockets::Arena *Sockets::arena() {
-    static Arena *const made = [] {
-        void *const memory = mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        return memory != MAP_FAILED ? static_cast<Arena *>(memory) : nullptr;
-    }();
+Arena *Sockets::arena() {
+    static Arena *const made = Arena::make();
     return made;
 }
 
@@ -199,7 +83,7 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
     if (arena_.load(std::memory_order_relaxed) == nullptr) {
         all_ = memory->all;
         arena_ = memory;
-        know_itself();
+        id_ = Process::of_this();
         own_ = memory->enter(id_);
     }
     memory->all[place].socket.begin(role, blocks, is_smc);
@@ -277,7 +161,8 @@ bool Sockets::take(int fd, Socket &socket, bool is_open) {
 
 bool Sockets::is_of_this_process(const Socket &socket) {
     if (!socket.is_of_one_process()) {
-        arena_.load()->bury_dead([place = place_of(socket)](const Process &one) { return one.has(place); });
+        arena_.load()->bury_dead(space_of_processes(),
+                                 [place = place_of(socket)](const Process &one) { return one.has(place); });
     }
     return socket.is_of_one_process();
 }
@@ -337,8 +222,11 @@ void Sockets::end(Socket &socket) {
     if (is_last && socket.end()) {
         give_back(socket);
     }
+    if (left.link == nullptr) {
+        return;
+    }
     const HeldShortly whole{changing};
-    if (!is_last && left.link != nullptr && left_count < most_left) {
+    if (!is_last && left_count < most_left) {
         left_links[left_count++] = left;
     }
     unmap_left();
@@ -352,7 +240,7 @@ void Sockets::unmap_left() {
     }
     if (const auto now = base::Clock::now(); now - looked_at > std::chrono::seconds{1}) {
         looked_at = now;
-        arena_.load()->bury_dead([](const Process &) { return true; });
+        arena_.load()->bury_dead(space_of_processes(), [](const Process &) { return true; });
     }
     for (std::size_t i = 0; i < left_count;) {
         const Left left = left_links[i];
@@ -397,22 +285,30 @@ void Sockets::end_with_process() {
         if (sockets.is_of_this_process(socket)) {
             socket.before_end(fd);
         } else if (sockets.one_process_less(socket)) {
-            sockets.one_more_process(socket, sockets.own_);  // whoever buries this process gives it back
+            sockets.one_more_process(socket, sockets.own_);  // as the last one it has it until it is buried
         }
     });
     mirrors::drain();
 }
 
+// What this process alone has it has until it is buried, whatever program it executes.
 void Sockets::leave() {
     for_each([](int fd, Socket &socket) {
         socket.drop_doorbells(fd);
-        (void)sockets.one_process_less(socket);
+        if (sockets.own_ == 0 || !sockets.is_of_this_process(socket)) {
+            (void)sockets.one_process_less(socket);
+        }
     });
     mirrors::drain();
 }
 
 void Sockets::stay() {
-    for_each([](int, Socket &socket) { sockets.one_more_process(socket, sockets.own_); });
+    for_each([](int, Socket &socket) {
+        if (sockets.own_ == 0 ||
+            !sockets.arena_.load()->processes[sockets.own_].has(sockets.place_of(socket))) {
+            sockets.one_more_process(socket, sockets.own_);
+        }
+    });
 }
 
 void Sockets::forget(int fd) {
@@ -465,16 +361,9 @@ void Sockets::forked(pid_t child) {
     }
 }
 
-void Sockets::know_itself() {
-    struct stat space{};
-    const bool is_known = stat("/proc/self/ns/pid", &space) == 0;
-    id_ = std::uint64_t{is_known ? static_cast<std::uint32_t>(space.st_ino) : 0} << 32 |
-          static_cast<std::uint32_t>(getpid());
-}
-
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
-        know_itself();
+        id_ = Process::of_this();
         own_ = child_;
         if (own_ != 0) {
             memory->processes[own_].id = id_;
@@ -490,38 +379,9 @@ void Sockets::share_no_more() {
     }
     const Held whole{changing};
     left_count = 0;
-    const bool is_shared = own_ == 0 || std::ranges::any_of(memory->processes, [&](const Process &one) {
-                               return one.id != 0 && &one != &memory->processes[own_];
-                           });
-    if (!is_shared) {
-        return;
+    if (memory->has_others(own_) && memory->become_private(own_)) {
+        for_all([](int, Socket &socket) { socket.is_alone_now(); });
     }
-    auto *const bytes = reinterpret_cast<std::byte *>(memory);
-    const auto *const end =
-        reinterpret_cast<std::byte *>(&memory->all[std::min(memory->used + 1, most_sockets)]);
-    const auto used = static_cast<std::size_t>(end - bytes);
-    constexpr int access = PROT_READ | PROT_WRITE;
-    void *const copy = mmap(nullptr, used, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (copy == MAP_FAILED) {
-        return;
-    }
-    std::memcpy(copy, bytes, used);
-    if (mmap(memory, sizeof(Arena), access, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-        memory) {
-        std::memcpy(bytes, copy, used);
-    }
-    (void)munmap(copy, used);
-    for (std::uint32_t one = 1; one < memory->processes_end; ++one) {
-        if (one != own_) {
-            memory->processes[one].id = 0;
-            std::ranges::for_each(memory->processes[one].places, [](auto &word) { word = 0; });
-        }
-    }
-    for (std::uint32_t place = 1; place < memory->used + 1 && place < most_sockets; ++place) {
-        memory->all[place].locks.begin();
-        memory->all[place].locks.inside = 0;
-    }
-    for_all([](int, Socket &socket) { socket.is_alone_now(); });
 }
 
 void Sockets::one_more_process(Socket &socket, std::uint32_t process) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/fork.hpp"
+#include "carry/arena.hpp"
 #include "carry/socket.hpp"
 
 namespace carry {
@@ -42,7 +43,6 @@ class Sockets {
 public:
     // Numbers above have none. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
     static constexpr std::size_t most_numbers = std::size_t{1} << 20;
-    static constexpr std::uint32_t most_sockets = 1U << 16;
 
     // Returns the Socket of a descriptor, or nullptr. Any number of threads may call.
     [[nodiscard]] Socket *at(int fd) const {
@@ -106,7 +106,7 @@ public:
 
     // Returns the number of the namespace of this process; 0 when that is unknown, or there was no socket
     // yet.
-    [[nodiscard]] std::uint32_t space_of_processes() const { return static_cast<std::uint32_t>(id_ >> 32); }
+    [[nodiscard]] std::uint32_t space_of_processes() const { return Process::space_of(id_); }
 
     // Returns one of its numbers; -1 when this process has none.
     [[nodiscard]] int number_of(std::uint32_t place) const;
@@ -125,8 +125,6 @@ public:
     }
 
 private:
-    struct Arena;
-    struct Process;
     [[nodiscard]] Socket &socket(std::uint32_t place) const {
         return all_.load(std::memory_order_relaxed)[place].socket;
     }
@@ -142,7 +140,6 @@ private:
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
     [[nodiscard]] bool one_process_less(Socket &socket);
     void one_more_process(Socket &socket, std::uint32_t process);
-    void know_itself();
     void unmap_left();
     // Returns whether no other process has it. One that was killed has not said that it has it no more.
     [[nodiscard]] bool is_of_this_process(const Socket &socket);
