@@ -156,7 +156,14 @@ int rshutdown(int socket, int how);
  * seconds it cuts the stream off, and the peer gets ECONNRESET. The end of the process (exit(3)) closes the
  * rsockets that are open, and waits up to two seconds until their bytes have left.
  *
- * Blocks: with SO_LINGER, as long as the option says.
+ * The memory that the program has mapped (riomap) is its own again when the call succeeds. When it fails with
+ * EBUSY the rsocket is shut down in both directions, and stays until a later call succeeds.
+ *
+ * Blocks: with SO_LINGER, as long as the option says; where memory is mapped, a second or two for the peer's
+ * process on this host.
+ * Errors:
+ *   EBUSY  The peer's process on this host has begun to write into mapped memory, and does not go on
+ *          (rpma_mr_dereg(3)). No write begins any more. A later call tries again.
  * See close(2).
  */
 int rclose(int socket);

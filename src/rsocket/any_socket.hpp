@@ -52,6 +52,9 @@ public:
         return send(base::message_of(&part, 1), flags);
     }
     [[nodiscard]] virtual Result<void> shutdown(int how) = 0;
+    // Is called before close(): ends the mappings that there are, and the stream. EBUSY: the peer may still
+    // write into one of them, and the socket stays until a later call.
+    [[nodiscard]] virtual Result<void> end_mappings() { return {}; }
     // The caller has taken it out of the table.
     virtual void close() = 0;
 

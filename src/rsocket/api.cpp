@@ -244,6 +244,11 @@ int rclose(int socket) {
             repoll->close();
             return {};
         }
+        if (const auto found = Table::instance().find(socket)) {
+            if (auto ended = found->end_mappings(); !ended) {
+                return ended;
+            }
+        }
         const auto one = Table::instance().remove(socket);
         if (one == nullptr) {
             return base::failure(EBADF);

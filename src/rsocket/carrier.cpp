@@ -51,7 +51,7 @@ void Carrier::close() {
     }
     if (const StreamLock in_stream{stream()}) {
         open_stream_.close();
-        stream()->unmap_all();
+        (void)stream()->unmap_all();  // what another thread has mapped since Socket::end_mappings()
     }
     rsocket_.waiters().wake();
 }

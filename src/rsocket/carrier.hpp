@@ -119,7 +119,7 @@ public:
     [[nodiscard]] OpenStream &open_stream() { return open_stream_; }
     [[nodiscard]] Listening &listening() REQUIRES(mutex_) { return listening_; }
 
-    // The program has closed the rsocket, and may free the memory that it has mapped.
+    // The program has closed the rsocket. Its mappings have ended.
     void close() REQUIRES(mutex_);
     // The rsocket is closed because the process ends. No thread and no other program is told.
     void end_with_process() REQUIRES(mutex_);

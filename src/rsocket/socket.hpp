@@ -35,6 +35,7 @@ public:
     [[nodiscard]] Result<std::size_t> receive_part(void *bytes, std::size_t size, int flags) override;
     [[nodiscard]] Result<std::size_t> send_part(const void *bytes, std::size_t size, int flags) override;
     [[nodiscard]] Result<void> shutdown(int how) override;
+    [[nodiscard]] Result<void> end_mappings() override;
     // Ends the stream, and waits as SO_LINGER says.
     void close() override;
 
@@ -71,6 +72,7 @@ private:
     [[nodiscard]] Result<Accepted> next_client(sockaddr *address, socklen_t *length, int flags)
         REQUIRES(carrier_.mutex());
     void await_request();
+    void leave_stream() REQUIRES(carrier_.mutex(), carrier_.stream()->mutex());
     [[nodiscard]] Result<void> wait_for_peer() REQUIRES(carrier_.mutex());
 
     Carrier carrier_;

@@ -29,19 +29,37 @@ Result<void> Socket::shutdown(int how) {
     return {};
 }
 
+void Socket::leave_stream() {
+    const linger &lingering = carrier_.options().lingering();
+    (void)carrier_.stream()->serve_shard();
+    if (lingering.l_onoff != 0 && lingering.l_linger == 0) {
+        carrier_.stream()->abort();
+    } else {
+        carrier_.stream()->leave();
+    }
+}
+
+// The stream ends first: then the device drops what the peer still writes, and the bytes that were sent
+// leave.
+Result<void> Socket::end_mappings() {
+    const base::Lock lock{carrier_.mutex()};
+    const StreamLock in_stream{carrier_.stream()};
+    if (!in_stream || !carrier_.stream()->has_mappings()) {
+        return {};
+    }
+    leave_stream();
+    const auto ended = carrier_.stream()->unmap_all();
+    waiters_.wake();
+    return ended;
+}
+
 void Socket::close() {
     const base::Lock lock{carrier_.mutex()};
     const linger &lingering = carrier_.options().lingering();
     const bool lingers = lingering.l_onoff != 0 && lingering.l_linger != 0;
-    const bool cuts = lingering.l_onoff != 0 && lingering.l_linger == 0;
     // No stream begins here: another process may have inherited the descriptor, and use it.
     if (const StreamLock in_stream{carrier_.stream()}) {
-        (void)carrier_.stream()->serve_shard();
-        if (cuts) {
-            carrier_.stream()->abort();
-        } else {
-            carrier_.stream()->leave();
-        }
+        leave_stream();
     }
     if (lingers && carrier_.stream() != nullptr) {
         Wait wait{carrier_, true, base::Clock::now() + std::chrono::seconds{lingering.l_linger}};

@@ -121,8 +121,11 @@ public:
     // Ends the oldest mapping of exactly this memory: the peer cannot write there any more. Fails with EINVAL
     // when there is no such mapping, and with EBUSY when the peer may still write there.
     [[nodiscard]] base::Result<void> unmap(const void *begin, std::size_t bytes) REQUIRES(mutex());
-    // Ends all mappings.
-    void unmap_all() REQUIRES(mutex());
+    // Ends all mappings. Fails with EBUSY when the peer may still write into some; these stay.
+    [[nodiscard]] base::Result<void> unmap_all() REQUIRES(mutex());
+    [[nodiscard]] bool has_mappings() const REQUIRES(mutex()) {
+        return exchange_ && exchange_->outgoing().has_mappings();
+    }
     // Writes into what the peer has mapped. Returns how many bytes, which are fewer where the mapping ends.
     // ENXIO: nothing is mapped there. EAGAIN and EPIPE have the meaning that they have for send().
     [[nodiscard]] base::Result<std::size_t> write_at(const iovec &from, std::uint64_t offset)

@@ -28,10 +28,8 @@ base::Result<void> Connection::unmap(const void *begin, std::size_t bytes) {
     return unmapped;
 }
 
-void Connection::unmap_all() {
-    if (exchange_) {
-        exchange_->outgoing().unmap_all();
-    }
+base::Result<void> Connection::unmap_all() {
+    return exchange_ ? exchange_->outgoing().unmap_all() : base::Result<void>{};
 }
 
 base::Result<std::size_t> Connection::write_at(const iovec &from, std::uint64_t offset) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <iterator>
 #include <optional>
 #include <ranges>
 #include <vector>
@@ -105,10 +106,7 @@ public:
         if (found == maps_.end()) {
             return base::failure(EINVAL);
         }
-        rpma_mr_local *memory = found->memory.release();
-        (void)rpma_mr_dereg(&memory);
-        if (memory != nullptr) {
-            found->memory.reset(memory);
+        if (!deregister(found->memory)) {
             return base::failure(EBUSY);
         }
         const auto index = found->index;
@@ -121,10 +119,15 @@ public:
         }
         return {};
     }
-    // Ends all mappings. The peer is not told.
-    void clear() {
-        maps_.clear();
+    [[nodiscard]] bool empty() const { return maps_.empty(); }
+    // Ends all mappings. The peer is not told. Fails with EBUSY when the peer may still write into some;
+    // these stay until a later call.
+    [[nodiscard]] base::Result<void> clear() {
         news_.clear();
+        for (auto map = maps_.begin(); map != maps_.end();) {
+            map = deregister(map->memory) ? maps_.erase(map) : std::next(map);
+        }
+        return maps_.empty() ? base::Result<void>{} : base::failure(EBUSY);
     }
 
     [[nodiscard]] bool has_news() const { return !news_.empty(); }
@@ -159,6 +162,13 @@ private:
         bool is_news = false;
     };
 
+    // Returns false when the peer may still write there; then the memory stays registered.
+    [[nodiscard]] static bool deregister(Memory &memory) {
+        rpma_mr_local *left = memory.release();
+        (void)rpma_mr_dereg(&left);
+        memory.reset(left);
+        return left == nullptr;
+    }
     void change(std::uint32_t index, const Slot &slot) {
         Told &told = told_[index];
         if (!told.is_news) {

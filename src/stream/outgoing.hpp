@@ -117,7 +117,8 @@ public:
     [[nodiscard]] base::Result<void> unmap(const void *begin, std::size_t bytes) {
         return own_maps_.remove(begin, bytes);
     }
-    void unmap_all() { own_maps_.clear(); }
+    [[nodiscard]] base::Result<void> unmap_all() { return own_maps_.clear(); }
+    [[nodiscard]] bool has_mappings() const { return !own_maps_.empty(); }
     [[nodiscard]] bool has_news() const { return own_maps_.has_news(); }
     [[nodiscard]] int tell_mappings();
 

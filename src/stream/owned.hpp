@@ -17,8 +17,8 @@ struct Deleter {
     template <typename T>
     void operator()(T *object) const {
         // It logs what it could not release. A region into which a stopped peer may still store stays, so
-        // nothing else gets memory that is its own. A program's memory (riomap) may be reused after riounmap,
-        // which tells that failure.
+        // nothing else gets memory that is its own. A program's memory (riomap) may be reused after riounmap
+        // or rclose, which tell that failure.
         (void)Delete(&object);
     }
 };

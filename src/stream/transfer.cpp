@@ -61,7 +61,7 @@ void Connection::shut(bool receiving, bool sending) {
 
 void Connection::leave() {
     shut(true, true);
-    if (!device_.is_of_kernel() && life_.established() && !life_.owes_word()) {
+    if (!drains_ && !device_.is_of_kernel() && life_.established() && !life_.owes_word()) {
         drains_ = rpma_.drain();
     }
 }

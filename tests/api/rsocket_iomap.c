@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rsocket_iomap: tests riomap, riounmap and riowrite, between two rsockets of this process. */
 #define _GNU_SOURCE
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
+#include "../forks.h"
 #include "log_capture.h"
 #include "test.h"
 
@@ -420,6 +424,119 @@ static void a_reset_while_the_peer_writes(void **state) {
     assert_int_equal(rclose(listener), 0);
 }
 
+/* The first writes come through the device, which is this process's. Later ones come from the peer's process
+ * itself, as soon as it knows that it may. */
+enum { PAGES = 1000 };
+
+/* Connects to the port that comes through the pipe. Writes into one page after the other of what the other
+ * end maps, when that asks for it. */
+static _Noreturn void write_into_pages(int port_from) {
+    uint16_t port = 0;
+    char byte = 0;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (read(port_from, &port, sizeof(port)) != sizeof(port)) {
+        _exit(1);
+    }
+    const struct sockaddr_in address = loopback_at(port);
+    const int fd = rsocket(AF_INET, SOCK_STREAM, 0), slots = SLOTS;
+    if (rsetsockopt(fd, SOL_RDMA, RDMA_IOMAPSIZE, &slots, sizeof(slots)) != 0 ||
+        rconnect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        _exit(1);
+    }
+    for (off_t page = 0; rrecv(fd, &byte, 1, 0) == 1; ++page) {
+        if (riowrite(fd, "b", 1, page * SIZE, 0) != 1 || rsend(fd, "x", 1, MSG_NOSIGNAL) != 1) {
+            break;
+        }
+    }
+    _exit(0);
+}
+
+struct asking {
+    int fd;
+    int over; /* for writing, when all was asked for, or the rsocket has ended */
+};
+
+static void *ask_for_writes(void *asking) {
+    const struct asking *const one = asking;
+    char byte = 0;
+    for (int page = 0; page < PAGES; ++page) {
+        if (rsend(one->fd, "x", 1, MSG_NOSIGNAL) != 1 || rrecv(one->fd, &byte, 1, 0) != 1) {
+            break;
+        }
+        (void)rrecv(one->fd, &byte, 1, MSG_DONTWAIT); /* nothing; now the peer sees that all was received */
+    }
+    return (void *)(intptr_t)write(one->over, "x", 1);
+}
+
+/* The peer's process is inside the kernel, which waits for a page of this process's memory. userfaultfd(2)
+ * keeps it back until the test brings it. */
+static void rclose_fails_while_the_peer_writes(void **state) {
+    (void)state;
+    skip_where(CHILDREN_MAKE_NO_THREADS);
+    if (getenv("RPMA_VALGRIND") != NULL) {
+        skip(); /* no process writes into the memory of another one */
+    }
+    const int watcher = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_THREAD_ID};
+    if (watcher < 0 || ioctl(watcher, UFFDIO_API, &api) != 0) {
+        skip(); /* this user may not */
+    }
+    int port_through[2], over_through[2];
+    assert_int_equal(pipe(port_through), 0);
+    assert_int_equal(pipe(over_through), 0);
+    const pid_t peer = fork();
+    if (peer == 0) {
+        write_into_pages(port_through[0]);
+    }
+    enum { BYTES = PAGES * SIZE };
+    void *const memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    struct uffdio_register watched = {.range = {.start = (uintptr_t)memory, .len = BYTES},
+                                      .mode = UFFDIO_REGISTER_MODE_MISSING};
+    assert_int_equal(ioctl(watcher, UFFDIO_REGISTER, &watched), 0);
+    uint16_t port = 0;
+    const int listener = listening_rsocket(&port);
+    set_slots(listener, SLOTS);
+    assert_int_equal(write(port_through[1], &port, sizeof(port)), sizeof(port));
+    struct asking asking = {.fd = raccept(listener, NULL, NULL), .over = over_through[1]};
+    assert_true(asking.fd >= 0);
+    assert_int_equal(riomap(asking.fd, memory, BYTES, PROT_WRITE, 0, 0), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask_for_writes, &asking), 0);
+    struct pollfd either[2] = {{.fd = watcher, .events = POLLIN}, {.fd = over_through[0], .events = POLLIN}};
+    struct uffdio_zeropage page = {.range = {.len = SIZE}};
+    bool is_of_peer = false;
+    while (!is_of_peer && poll(either, 2, 30000) > 0 && either[1].revents == 0) {
+        struct uffd_msg waits;
+        assert_int_equal(read(watcher, &waits, sizeof(waits)), sizeof(waits));
+        page.range.start = waits.arg.pagefault.address / SIZE * SIZE;
+        is_of_peer = waits.arg.pagefault.feat.ptid == (uint32_t)peer;
+        if (!is_of_peer) {
+            assert_int_equal(ioctl(watcher, UFFDIO_ZEROPAGE, &page), 0);
+        }
+    }
+    if (is_of_peer) {
+        assert_fails(rclose(asking.fd), EBUSY);
+        assert_true(rfcntl(asking.fd, F_GETFL) >= 0);
+        assert_int_equal(ioctl(watcher, UFFDIO_ZEROPAGE, &page), 0);
+        assert_int_equal(waitpid(peer, NULL, 0), peer);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rclose(asking.fd), 0);
+    assert_fails(rclose(asking.fd), EBADF);
+    assert_int_equal(rclose(listener), 0);
+    assert_int_equal(munmap(memory, BYTES), 0);
+    assert_int_equal(close(watcher), 0);
+    for (int i = 0; i < 2; ++i) {
+        assert_int_equal(close(port_through[i]), 0);
+        assert_int_equal(close(over_through[i]), 0);
+    }
+    if (!is_of_peer) {
+        assert_int_equal(waitpid(peer, NULL, 0), peer);
+        skip(); /* no process may write into the memory of another one here */
+    }
+}
+
 static void before_and_after_the_stream(void **state) {
     (void)state;
     static char memory[SIZE];
@@ -457,6 +574,7 @@ static void before_and_after_the_stream(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rclose_fails_while_the_peer_writes), /* the first one, before there are threads */
         cmocka_unit_test(before_and_after_the_stream),
         cmocka_unit_test(a_reset_while_the_peer_writes),
         cmocka_unit_test(what_was_accepted_maps_at_once),
