@@ -47,8 +47,10 @@ namespace carry {
 // One end's name for its connection. The name's end is written last, and a reader that sees parts of two
 // names finds a link with another name in it.
 struct Meeting::Slot {
-    std::atomic<std::uint64_t> name;   // of the connection and the side; 0: free
-    std::atomic<std::uint64_t> place;  // of the link that the other end has made: process and descriptor
+    std::atomic<std::uint64_t> name;  // of the connection and the side; 0: free
+    // Of the link that the other end has made: process and descriptor. The end that cannot map it refuses it.
+    std::atomic<std::uint64_t> place;
+    static constexpr std::uint64_t refused = ~std::uint64_t{0};
 
     void free_from(std::uint64_t own) { (void)name.compare_exchange_strong(own, 0); }
 };
@@ -450,6 +452,7 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             }
             if (Slot *const other = table.find(name_of(*connection, 1 - connection->side));
                 other != nullptr) {
+                socket.slot_ = other - table.slots;
                 return offer(socket, *other);
             }
             socket.slot_ = &table.put(name_of(*connection, connection->side)) - table.slots;
@@ -466,14 +469,14 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
                 socket.meeting_state_ = None;
                 return false;
             }
-            if (const std::uint64_t place = own.place; place != 0) {
-                own.free_from(name);
-                return join(socket, fd, place);
+            if (own.place != 0) {
+                return join(socket, fd, own);
             }
             // Both ends may have come first. Then the end of side 0 makes the link.
             Slot *const other = side == 0 ? table.find(name_of(socket.connection_, 1)) : nullptr;
             if (other != nullptr) {
                 own.free_from(name);
+                socket.slot_ = other - table.slots;
                 return offer(socket, *other);
             }
             return ++socket.looks_ % looks_in_row != 0;
@@ -482,6 +485,11 @@ bool Meeting::look(Socket &socket, int fd, Table &table) {
             if (const Mirror *const mirror =
                     socket.is_far_ ? mirrors::device()->found(sockets.place_of(socket)) : nullptr;
                 mirror != nullptr && mirror->is_lost()) {
+                give_up(socket);
+                return false;
+            }
+            if (is_refused(socket, table)) {
+                socket.stay("its other end cannot map a link");
                 give_up(socket);
                 return false;
             }
@@ -542,9 +550,22 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     return true;
 }
 
+bool Meeting::is_refused(const Socket &socket, Table &table) {
+    if (socket.is_far_ || socket.offered_fd_ < 0) {
+        return false;
+    }
+    Slot &others = table.slots[socket.slot_];
+    const std::uint64_t name = name_of(socket.connection_, 1 - socket.side_);
+    const bool is_refused = others.name == name && others.place == Slot::refused;
+    if (is_refused) {
+        others.free_from(name);
+    }
+    return is_refused;
+}
+
 // Maps the link that the other end has made.
-bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
-    const int file = open_link(place);
+bool Meeting::join(Socket &socket, int fd, Slot &own) {
+    const int file = open_link(own.place);
     struct stat status{};
     Link *link = nullptr;
     if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
@@ -560,9 +581,12 @@ bool Meeting::join(Socket &socket, int fd, std::uint64_t place) {
         link = nullptr;
     }
     if (link == nullptr) {
+        own.place = Slot::refused;
+        socket.meeting_state_ = None;
         socket.stay("the link of its other end cannot be mapped");
         return false;
     }
+    own.free_from(name_of(socket.connection_, socket.side_));
     socket.offered_ = link;
     socket.meeting_state_ = Offering;
     return settle(socket, fd, *link);

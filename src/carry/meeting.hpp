@@ -53,7 +53,8 @@ private:
     static bool look(Socket &socket, int fd, Table &table);
     static bool find_mirror(Socket &socket, int fd);
     static bool offer(Socket &socket, Slot &other);
-    static bool join(Socket &socket, int fd, std::uint64_t place);
+    static bool is_refused(const Socket &socket, Table &table);
+    static bool join(Socket &socket, int fd, Slot &own);
     static bool settle(Socket &socket, int fd, Link &link);
     static void give_up(Socket &socket);
     static void close_offer(Socket &socket);
