@@ -24,12 +24,11 @@ std::uint64_t Process::of_this() {
            static_cast<std::uint32_t>(getpid());
 }
 
-bool Process::is_dead(std::uint32_t space) const {
-    const std::uint64_t one = id;
-    if (one == 0 || space_of(one) != space) {
+bool Process::is_dead(std::uint64_t id, std::uint32_t space) {
+    if (id == 0 || space_of(id) != space) {
         return false;
     }
-    const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(one), 0U));
+    const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0U));
     if (fd < 0) {
         return errno == ESRCH;
     }
@@ -68,7 +67,7 @@ void Arena::give(std::uint32_t place) {
     } while (!free.compare_exchange_weak(head, ((head >> 32) + 1) << 32 | place));
 }
 
-std::uint32_t Arena::enter(std::uint64_t id) {
+std::uint32_t Arena::enter(std::uint64_t id, std::uint32_t space) {
     for (const bool is_first : {true, false}) {
         for (std::uint32_t one = 1; one < most_processes; ++one) {
             std::uint64_t none = 0;
@@ -80,17 +79,17 @@ std::uint32_t Arena::enter(std::uint64_t id) {
             }
         }
         if (is_first) {
-            bury_dead(Process::space_of(id), [](const Process &) { return true; });
+            bury_dead(space, [](const Process &) { return true; });
         }
     }
     return 0;
 }
 
 // A place in which it was, or a thread of another process still is, is not given to a next Socket.
-void Arena::bury(Process &dead) {
+void Arena::bury(Process &dead, std::uint64_t id) {
     constexpr std::uint64_t buried = ~std::uint64_t{0};
-    if (std::uint64_t id = dead.id; id == buried || !dead.id.compare_exchange_strong(id, buried)) {
-        return;  // by another process
+    if (!dead.id.compare_exchange_strong(id, buried)) {
+        return;  // another process has buried it
     }
     for (std::uint32_t word = 0; word < most_sockets / 64; ++word) {
         for (std::uint64_t left = dead.places[word].exchange(0); left != 0; left &= left - 1) {

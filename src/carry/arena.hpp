@@ -16,8 +16,11 @@ inline constexpr std::uint32_t most_sockets = 1U << 16;
 
 // A process that has Sockets of the arena.
 struct Process {
-    // The number of the process, and above it that of its namespace, which alone knows the number; 0: none.
+    // The number of the process, and above it that of its namespace, which alone knows the number; 0: none. A
+    // child that has not told its number yet has a namespace that is none, and a number that no other such
+    // child has.
     std::atomic<std::uint64_t> id;
+    static constexpr std::uint32_t unborn = UINT32_MAX;
     std::atomic<std::uint64_t> places[most_sockets / 64];  // a bit for each Socket that it has
 
     // Returns the id of this process.
@@ -28,8 +31,8 @@ struct Process {
     [[nodiscard]] bool has(std::uint32_t place) const { return (places[place / 64] >> place % 64 & 1) != 0; }
     void take(std::uint32_t place) { places[place / 64].fetch_or(std::uint64_t{1} << place % 64); }
     void leave(std::uint32_t place) { places[place / 64].fetch_and(~(std::uint64_t{1} << place % 64)); }
-    // Returns whether it has ended, as far as a process of this namespace can know that.
-    [[nodiscard]] bool is_dead(std::uint32_t space) const;
+    // Returns whether the process has ended, as far as one of this namespace can know that.
+    [[nodiscard]] static bool is_dead(std::uint64_t id, std::uint32_t space);
 };
 
 // Pages are there when they are used.
@@ -42,15 +45,19 @@ struct Arena {
     void give(std::uint32_t place);
 
     // Returns the place of a new process; 0 when there is none.
-    [[nodiscard]] std::uint32_t enter(std::uint64_t id);
-    // The process was killed, and closed nothing itself.
-    void bury(Process &dead);
+    [[nodiscard]] std::uint32_t enter(std::uint64_t id, std::uint32_t space);
+    [[nodiscard]] std::uint64_t next_unborn() {
+        return std::uint64_t{Process::unborn} << 32 | (births.fetch_add(1) % Process::unborn);
+    }
+    // The process of this id was killed, and closed nothing itself; or it was never born.
+    void bury(Process &dead, std::uint64_t id);
     // Buries the dead among those for which is_concerned(Process).
     template <typename Concerned>
     void bury_dead(std::uint32_t space, Concerned is_concerned) {
         for (std::uint32_t one = 1; one < processes_end.load(); ++one) {
-            if (is_concerned(processes[one]) && processes[one].is_dead(space)) {
-                bury(processes[one]);
+            if (const std::uint64_t id = processes[one].id;
+                is_concerned(processes[one]) && Process::is_dead(id, space)) {
+                bury(processes[one], id);
             }
         }
     }
@@ -64,6 +71,7 @@ struct Arena {
     // take what came back meanwhile.
     std::atomic<std::uint64_t> free;  // count << 32 | place
     std::atomic<std::uint32_t> used;
+    std::atomic<std::uint32_t> births;
     std::atomic<std::uint32_t> processes_end;  // the first place that no process has had
     static constexpr std::uint32_t most_processes = 256;
     Process processes[most_processes];  // the first stays empty

@@ -16,9 +16,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +28,7 @@
 #include "base/mutex.hpp"
 #include "base/own_user.hpp"
 #include "carry/high_number.hpp"
+#include "carry/links.hpp"
 #include "carry/mirror.hpp"
 #include "carry/records.hpp"
 #include "carry/section.hpp"
@@ -189,11 +188,6 @@ bool is_same(const Connection &one, const Connection &other) {
 bool is_sealed(int fd) {
     const int seals = LIBC(fcntl)(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
-}
-
-Link *mapped(int fd) {
-    void *const memory = mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
 }
 
 constexpr const char *link_name = "rpma-carry";
@@ -521,7 +515,7 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     Link *const link = file >= 0 && base::may_make_file(sizeof(Link)) && ftruncate(file, sizeof(Link)) == 0 &&
                                has_its_memory(file) && LIBC(fcntl)(file, F_ADD_SEALS, seals) == 0 &&
                                fstat(file, &made) == 0
-                           ? mapped(file)
+                           ? links::map(file)
                            : nullptr;
     if (link == nullptr) {
         socket.stay(errno == EMFILE || errno == ENFILE ? "no descriptor is left for a link"
@@ -570,14 +564,14 @@ bool Meeting::join(Socket &socket, int fd, Slot &own) {
     Link *link = nullptr;
     if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
         base::is_own_file(file, status) && status.st_size == sizeof(Link) && is_sealed(file)) {
-        link = mapped(file);
+        link = links::map(file);
     }
     if (file >= 0) {
         (void)LIBC(close)(file);
     }
     if (link != nullptr && (link->marked != Link::mark || link->maker != 1 - socket.side_ ||
                             !is_same(link->connection, socket.connection_))) {
-        (void)munmap(link, sizeof(Link));
+        links::unmap(link);
         link = nullptr;
     }
     if (link == nullptr) {
@@ -633,16 +627,23 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
 }
 
 // The program may have closed the number unseen, or have put another file there.
-void Meeting::close_offer(Socket &socket) {
-    const int file = std::exchange(socket.offered_fd_, -1);
+bool Meeting::has_file_of_offer(const Socket &socket) {
     struct stat status{};
-    if (file < 0) {
+    return fstat(socket.offered_fd_, &status) == 0 && status.st_ino == socket.offered_file_ &&
+           is_link(socket.offered_fd_);
+}
+
+void Meeting::close_offer(Socket &socket) {
+    if (socket.offered_fd_ < 0) {
         return;
     }
-    offers.fetch_sub(1);
-    if (fstat(file, &status) == 0 && status.st_ino == socket.offered_file_ && is_link(file)) {
-        (void)LIBC(close)(file);
+    std::uint64_t count = offers;
+    while (count != 0 && !offers.compare_exchange_weak(count, count - 1)) {
     }
+    if (has_file_of_offer(socket)) {
+        (void)LIBC(close)(socket.offered_fd_);
+    }
+    socket.offered_fd_ = -1;
 }
 
 // The next link has to wait longer each time.
@@ -668,18 +669,24 @@ void Meeting::before_fork(Socket &socket) {
     }
 }
 
+void Meeting::begin_as_child(const Socket &socket) {
+    offers = 0;
+    if (socket.offered_fd_ >= 0 && has_file_of_offer(socket)) {
+        (void)LIBC(close)(socket.offered_fd_);
+    }
+}
+
 void Meeting::leave_user() {
     const Held held{mapping};
     Tables::leave();
-    std::ifstream areas{"/proc/self/maps"};
-    for (std::string area; std::getline(areas, area);) {
-        std::uintptr_t begin = 0;
-        (void)std::from_chars(area.data(), area.data() + area.size(), begin, 16);
-        auto *const link = reinterpret_cast<Link *>(begin);
-        bool is_own = area.find(std::string{"/memfd:"} + link_name) == std::string::npos;
-        sockets.for_all([&](int, const Socket &socket) { is_own = is_own || socket.mapped_link() == link; });
-        if (!is_own) {
-            (void)munmap(link, sizeof(Link));
+    for (const std::atomic<Link *> &one : links::all) {
+        const Link *const link = one;
+        bool is_used = link == nullptr;
+        sockets.for_all([&](int, const Socket &socket) {
+            is_used = is_used || socket.mapped_link() == link || socket.offered_ == link;
+        });
+        if (!is_used) {
+            links::unmap(link);
         }
     }
 }
@@ -704,7 +711,7 @@ void Meeting::give_up(Socket &socket) {
             table->slots[socket.slot_].free_from(name_of(socket.connection_, socket.side_));
         }
     } else if (socket.meeting_state_ == Offering && !socket.is_linked()) {
-        (void)munmap(std::exchange(socket.offered_, nullptr), sizeof(Link));
+        links::unmap(std::exchange(socket.offered_, nullptr));
     }
     close_offer(socket);
     socket.meeting_state_ = None;

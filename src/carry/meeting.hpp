@@ -42,6 +42,8 @@ public:
     static void look_no_more(Socket &socket);
     // The process forks, and holds the locks. Only one of the two would close the file of an offer.
     static void before_fork(Socket &socket);
+    // The file of an offer that is joined already is the parent's to close.
+    static void begin_as_child(const Socket &socket);
 
 private:
     enum State : std::uint32_t { None, Waiting, Offering, Linked };
@@ -57,6 +59,7 @@ private:
     static bool join(Socket &socket, int fd, Slot &own);
     static bool settle(Socket &socket, int fd, Link &link);
     static void give_up(Socket &socket);
+    [[nodiscard]] static bool has_file_of_offer(const Socket &socket);
     static void close_offer(Socket &socket);
 };
 

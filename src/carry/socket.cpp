@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +23,7 @@
 #include "base/log.hpp"
 #include "base/parts.hpp"
 #include "base/user_memory.hpp"
+#include "carry/links.hpp"
 #include "carry/looking.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
@@ -1436,8 +1436,8 @@ void Socket::end_late() const {
 void Socket::unmap(Link *link) const {
     if (is_mirrored() && mirrors::of(*this) != nullptr) {
         mirrors::set(*this, nullptr);
-    } else if (link != nullptr) {
-        (void)munmap(link, sizeof(Link));
+    } else {
+        links::unmap(link);
     }
 }
 
@@ -1445,6 +1445,7 @@ void Socket::is_alone_now() {
     if (processes_.exchange(1) != 1) {
         unlink();
         link_ = nullptr;
+        offered_ = nullptr;
     }
 }
 

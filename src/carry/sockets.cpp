@@ -2,8 +2,6 @@
 // carry/sockets: the table of the process, and what becomes of its Sockets when processes begin and end.
 #include "carry/sockets.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/small_mutex.hpp"
+#include "carry/links.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
 #include "carry/records.hpp"
@@ -84,7 +83,7 @@ void Sockets::made(int fd, Socket::Role role, bool blocks, bool is_smc) {
         all_ = memory->all;
         arena_ = memory;
         id_ = Process::of_this();
-        own_ = memory->enter(id_);
+        own_ = memory->enter(id_, space_of_processes());
     }
     memory->all[place].socket.begin(role, blocks, is_smc);
     if (own_ != 0) {
@@ -235,19 +234,18 @@ void Sockets::end(Socket &socket) {
 void Sockets::unmap_left() {
     changing.assert_held();
     static base::Clock::time_point looked_at GUARDED_BY(changing);
-    if (left_count == 0) {
+    const auto now = base::Clock::now();
+    if (left_count == 0 || now - looked_at < std::chrono::seconds{1}) {
         return;
     }
-    if (const auto now = base::Clock::now(); now - looked_at > std::chrono::seconds{1}) {
-        looked_at = now;
-        arena_.load()->bury_dead(space_of_processes(), [](const Process &) { return true; });
-    }
+    looked_at = now;
+    arena_.load()->bury_dead(space_of_processes(), [](const Process &) { return true; });
     for (std::size_t i = 0; i < left_count;) {
         const Left left = left_links[i];
         const Place &place = all_[left.place];
         if (place.socket.number() != left.number ||
             (place.socket.is_of_no_process() && place.locks.inside == 0)) {
-            (void)munmap(left.link, sizeof(Link));
+            links::unmap(left.link);
             left_links[i] = left_links[--left_count];
         } else {
             ++i;
@@ -323,7 +321,8 @@ void Sockets::forget(int fd) {
 
 void Sockets::fork() {
     if (Arena *const memory = arena_; memory != nullptr) {
-        child_ = memory->enter(id_);
+        unborn_ = memory->next_unborn();
+        child_ = memory->enter(unborn_, space_of_processes());
         for (std::uint32_t place = 1; place < memory->used.load() + 1 && place < most_sockets; ++place) {
             if (std::atomic_ref{numbers_[place]} != 0) {
                 Meeting::before_fork(memory->all[place].socket);
@@ -334,40 +333,44 @@ void Sockets::fork() {
 }
 
 namespace {
-// Where the child of the thread's last fork is among the processes; 0: nowhere.
-[[gnu::tls_model("initial-exec")]] thread_local constinit std::uint32_t childs_place = 0;
+// Where the child of the thread's last fork is among the processes, and its id until it tells another one.
+struct Unborn {
+    std::uint32_t place = 0;  // 0: nowhere
+    std::uint64_t id = 0;
+};
+[[gnu::tls_model("initial-exec")]] thread_local constinit Unborn last_child;
 }  // namespace
 
 void Sockets::end_fork() {
-    childs_place = std::exchange(child_, 0);
+    last_child = {.place = std::exchange(child_, 0), .id = unborn_};
 }
 
 void Sockets::forked(pid_t child) {
     Arena *const memory = arena_;
-    const std::uint32_t place = child != 0 ? std::exchange(childs_place, 0) : 0;
-    if (memory == nullptr || place == 0 || base::is_in_parents_memory()) {
+    Unborn unborn = child != 0 ? std::exchange(last_child, {}) : Unborn{};
+    if (memory == nullptr || unborn.place == 0 || base::is_in_parents_memory()) {
         return;
     }
-    Process &one = memory->processes[place];
-    if (child < 0 && one.id == id_) {
-        const int error = errno;
-        const HeldShortly whole{changing};
-        memory->bury(one);
-        errno = error;
-    } else if (std::uint64_t unborn = id_; child > 0) {
+    Process &one = memory->processes[unborn.place];
+    if (child < 0) {
+        memory->bury(one, unborn.id);
+    } else {
         const std::uint64_t born =
             std::uint64_t{space_of_processes()} << 32 | static_cast<std::uint32_t>(child);
-        (void)one.id.compare_exchange_strong(unborn, born);
+        (void)one.id.compare_exchange_strong(unborn.id, born);
     }
 }
 
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
+        const int error = errno;
         id_ = Process::of_this();
+        errno = error;
         own_ = child_;
         if (own_ != 0) {
             memory->processes[own_].id = id_;
         }
+        for_all([](int, const Socket &socket) { Meeting::begin_as_child(socket); });
     }
 }
 

@@ -153,6 +153,7 @@ private:
     std::uint64_t id_ = 0;  // as in Process
     std::uint32_t own_ = 0;
     std::uint32_t child_ = 0;
+    std::uint64_t unborn_ = 0;  // the child's id, until it tells another one
 };
 
 template <typename Use>

@@ -114,15 +114,6 @@ void before_call(const base::SystemCall &call) {
     }
 }
 
-// A folder of /proc has as many links as it has folders, and two more.
-bool has_other_threads() {
-    const int error = errno;
-    struct stat threads{};
-    const bool is_known = stat("/proc/self/task", &threads) == 0;
-    errno = error;
-    return !is_known || threads.st_nlink > 3;
-}
-
 long system_call(const base::SystemCall &call) {
     switch (call.number) {
         case SYS_close:
@@ -215,7 +206,7 @@ EXPORTED void closefrom(int first) noexcept {
 }
 
 INTERPOSED(1, unshare)(int flags) noexcept {
-    const bool shares = (flags & CLONE_FILES) != 0 && has_other_threads();
+    const bool shares = (flags & CLONE_FILES) != 0 && carry_preload::has_other_threads();
     if (shares) {
         carry_preload::keep_all_in_tcp();
     }

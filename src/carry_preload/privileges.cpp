@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry_preload/privileges: a process that gives up its user for good, as the child of a server does. What it
 // shares with processes of that user is not its own any more.
+#include <sys/single_threaded.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,21 +14,40 @@
 #include "carry/sockets.hpp"
 #include "carry_preload/hand_over.hpp"
 
+using carry::sockets;
+
 namespace {
 
-// Makes a call that changes the process's user.
+// The real, the effective and the saved user.
+using Users = std::array<uid_t, 3>;
+bool learn(Users &users) {
+    return getresuid(users.data(), &users[1], &users[2]) == 0;
+}
+
+// Returns whether the process cannot become this user again. Root can become anybody.
+bool has_lost(uid_t user, const Users &now) {
+    constexpr uid_t root = 0;
+    return std::ranges::none_of(now, [user](uid_t one) { return one == user || one == root; });
+}
+
+// Makes a call that changes the process's user. With other threads the memory stays, which they may use.
 template <typename Call>
 int changing_user(Call call) {
-    const uid_t before = geteuid();
+    Users before{};
+    const bool is_known = learn(before);
     const int result = call();
-    std::array<uid_t, 3> now{};
-    if (result != 0 || base::is_in_parents_memory() || getresuid(now.data(), &now[1], &now[2]) != 0 ||
-        std::ranges::find(now, before) != now.end()) {
+    Users now{};
+    if (result != 0 || !is_known || !learn(now) || base::is_in_parents_memory() ||
+        !(has_lost(before[0], now) || has_lost(before[2], now))) {
         return result;
     }
     const int error = errno;
+    const bool is_alone = __libc_single_threaded != 0 || !carry_preload::has_other_threads();
     carry_preload::hand_over_to_others();
-    carry::Meeting::leave_user();
+    if (is_alone) {
+        sockets.share_no_more();
+        carry::Meeting::leave_user();
+    }
     errno = error;
     return result;
 }
