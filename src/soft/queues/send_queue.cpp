@@ -166,7 +166,7 @@ bool SendQueue::only_has_to_send() const {
 // Removes the oldest requests, which are done.
 inline void SendQueue::remove(std::size_t count) {
     requests_.pop(count);
-    removed_ += count;
+    removed_ += static_cast<std::uint32_t>(count);
     first_uncommitted_ -= count;
     first_unbuilt_ -= count;
     first_sent_ -= std::min(first_sent_, count);

@@ -83,9 +83,14 @@ public:
     // has_next() tells whether a request is not wholly in a batch; next() returns the oldest of these.
     [[nodiscard]] bool has_next() const { return first_unbuilt_ != requests_.size(); }
     [[nodiscard]] SendRequest &next() { return requests_.at(first_unbuilt_); }
-    // These return how many requests were posted so far, and how many of them before next().
-    [[nodiscard]] std::uint64_t posted() const { return removed_ + requests_.size(); }
-    [[nodiscard]] std::uint64_t posted_before_next() const { return removed_ + first_unbuilt_; }
+    // These return how many requests were posted so far, and how many of them before next(). Both counts go
+    // around.
+    [[nodiscard]] std::uint32_t posted() const {
+        return removed_ + static_cast<std::uint32_t>(requests_.size());
+    }
+    [[nodiscard]] std::uint32_t posted_before_next() const {
+        return removed_ + static_cast<std::uint32_t>(first_unbuilt_);
+    }
     // Returns whether next() is the request that was posted last; youngest() returns that, when has_next().
     [[nodiscard]] bool next_is_youngest() const { return first_unbuilt_ + 1 == requests_.size(); }
     [[nodiscard]] const SendRequest &youngest() const { return requests_.at(requests_.size() - 1); }
@@ -181,7 +186,7 @@ private:
     CompletionQueue &completions_;
     Completing &completing_;
     const std::uint32_t queue_pair_number_;
-    std::uint64_t removed_ = 0;          // requests that were removed from the queue so far
+    std::uint32_t removed_ = 0;          // requests that were removed from the queue so far
     std::size_t first_unbuilt_ = 0;      // index of the first that is not wholly in a batch
     std::size_t first_uncommitted_ = 0;  // index of the first that the link has not taken wholly
     // Before these indexes no request is Sent, and none waits for an answer. So a peer that acknowledges or

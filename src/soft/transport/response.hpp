@@ -10,9 +10,9 @@ namespace soft {
 
 struct Response {
     wire::Opcode opcode = wire::Opcode::ReadResponse;
+    std::uint32_t posted = 0;  // requests that this side's program had posted when the peer asked
     wire::ReadRequest read{};
     wire::AtomicResponse atomic{};
-    std::uint64_t posted = 0;  // requests that this side's program had posted when the peer asked
 };
 
 // The result of adding a message's next segment to the batch.

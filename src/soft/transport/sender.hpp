@@ -188,7 +188,8 @@ private:
     // Returns whether the next request is a message that was posted after the peer asked for the next answer.
     // There are both.
     [[nodiscard]] bool message_waits_for_answer() REQUIRES(mutex_) {
-        return takes_receive(queue_.next().opcode) && queue_.posted_before_next() >= responses_.next().posted;
+        return takes_receive(queue_.next().opcode) &&
+               static_cast<std::int32_t>(queue_.posted_before_next() - responses_.next().posted) >= 0;
     }
     [[nodiscard]] bool owes_acknowledgement() const REQUIRES(mutex_) {
         return parameters_.acknowledged && placed_.now() != told_;
