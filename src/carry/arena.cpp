@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// carry/arena: gives out places, and buries processes.
+// carry/arena: gives out places, and reaps processes.
 #include "carry/arena.hpp"
 
 #include <poll.h>
@@ -79,17 +79,17 @@ std::uint32_t Arena::enter(std::uint64_t id, std::uint32_t space) {
             }
         }
         if (is_first) {
-            bury_dead(space, [](const Process &) { return true; });
+            reap_dead(space, [](const Process &) { return true; });
         }
     }
     return 0;
 }
 
 // A place in which it was, or a thread of another process still is, is not given to a next Socket.
-void Arena::bury(Process &dead, std::uint64_t id) {
-    constexpr std::uint64_t buried = ~std::uint64_t{0};
-    if (!dead.id.compare_exchange_strong(id, buried)) {
-        return;  // another process has buried it
+void Arena::reap(Process &dead, std::uint64_t id) {
+    constexpr std::uint64_t reaped = ~std::uint64_t{0};
+    if (!dead.id.compare_exchange_strong(id, reaped)) {
+        return;  // another process has reaped it
     }
     for (std::uint32_t word = 0; word < most_sockets / 64; ++word) {
         for (std::uint64_t left = dead.places[word].exchange(0); left != 0; left &= left - 1) {

@@ -50,14 +50,14 @@ struct Arena {
         return std::uint64_t{Process::unborn} << 32 | (births.fetch_add(1) % Process::unborn);
     }
     // The process of this id was killed, and closed nothing itself; or it was never born.
-    void bury(Process &dead, std::uint64_t id);
-    // Buries the dead among those for which is_concerned(Process).
+    void reap(Process &dead, std::uint64_t id);
+    // Reaps the dead among those for which is_concerned(Process).
     template <typename Concerned>
-    void bury_dead(std::uint32_t space, Concerned is_concerned) {
+    void reap_dead(std::uint32_t space, Concerned is_concerned) {
         for (std::uint32_t one = 1; one < processes_end.load(); ++one) {
             if (const std::uint64_t id = processes[one].id;
                 is_concerned(processes[one]) && Process::is_dead(id, space)) {
-                bury(processes[one], id);
+                reap(processes[one], id);
             }
         }
     }

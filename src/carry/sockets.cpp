@@ -160,7 +160,7 @@ bool Sockets::take(int fd, Socket &socket, bool is_open) {
 
 bool Sockets::is_of_this_process(const Socket &socket) {
     if (!socket.is_of_one_process()) {
-        arena_.load()->bury_dead(space_of_processes(),
+        arena_.load()->reap_dead(space_of_processes(),
                                  [place = place_of(socket)](const Process &one) { return one.has(place); });
     }
     return socket.is_of_one_process();
@@ -239,7 +239,7 @@ void Sockets::unmap_left() {
         return;
     }
     looked_at = now;
-    arena_.load()->bury_dead(space_of_processes(), [](const Process &) { return true; });
+    arena_.load()->reap_dead(space_of_processes(), [](const Process &) { return true; });
     for (std::size_t i = 0; i < left_count;) {
         const Left left = left_links[i];
         const Place &place = all_[left.place];
@@ -283,13 +283,13 @@ void Sockets::end_with_process() {
         if (sockets.is_of_this_process(socket)) {
             socket.before_end(fd);
         } else if (sockets.one_process_less(socket)) {
-            sockets.one_more_process(socket, sockets.own_);  // as the last one it has it until it is buried
+            sockets.one_more_process(socket, sockets.own_);  // as the last one it has it until it is reaped
         }
     });
     mirrors::drain();
 }
 
-// What this process alone has it has until it is buried, whatever program it executes.
+// What this process alone has it has until it is reaped, whatever program it executes.
 void Sockets::leave() {
     for_each([](int fd, Socket &socket) {
         socket.drop_doorbells(fd);
@@ -353,7 +353,7 @@ void Sockets::forked(pid_t child) {
     }
     Process &one = memory->processes[unborn.place];
     if (child < 0) {
-        memory->bury(one, unborn.id);
+        memory->reap(one, unborn.id);
     } else {
         const std::uint64_t born =
             std::uint64_t{space_of_processes()} << 32 | static_cast<std::uint32_t>(child);
@@ -374,7 +374,7 @@ void Sockets::begin_as_child() {
     }
 }
 
-// The process gets a copy of the arena, at the same place. What it leaves in the other one is buried with it.
+// The process gets a copy of the arena, at the same place. What it leaves in the other one is reaped with it.
 void Sockets::share_no_more() {
     Arena *const memory = arena_;
     if (memory == nullptr) {
