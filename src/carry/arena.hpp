@@ -4,7 +4,6 @@
 // kernel.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 

@@ -47,7 +47,8 @@ namespace carry {
 // names finds a link with another name in it.
 struct Meeting::Slot {
     std::atomic<std::uint64_t> name;  // of the connection and the side; 0: free
-    // Of the link that the other end has made: process and descriptor. The end that cannot map it refuses it.
+    // The other end puts the place of its link here: process and descriptor. The end that cannot map it
+    // refuses it.
     std::atomic<std::uint64_t> place;
     static constexpr std::uint64_t refused = ~std::uint64_t{0};
 
@@ -681,7 +682,10 @@ void Meeting::leave_user() {
     Tables::leave();
     for (const std::atomic<Link *> &one : links::all) {
         const Link *const link = one;
-        bool is_used = link == nullptr;
+        if (link == nullptr) {
+            continue;
+        }
+        bool is_used = false;
         sockets.for_all([&](int, const Socket &socket) {
             is_used = is_used || socket.mapped_link() == link || socket.offered_ == link;
         });

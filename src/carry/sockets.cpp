@@ -234,8 +234,11 @@ void Sockets::end(Socket &socket) {
 void Sockets::unmap_left() {
     changing.assert_held();
     static base::Clock::time_point looked_at GUARDED_BY(changing);
+    if (left_count == 0) {
+        return;
+    }
     const auto now = base::Clock::now();
-    if (left_count == 0 || now - looked_at < std::chrono::seconds{1}) {
+    if (now - looked_at < std::chrono::seconds{1}) {
         return;
     }
     looked_at = now;
@@ -289,7 +292,7 @@ void Sockets::end_with_process() {
     mirrors::drain();
 }
 
-// What this process alone has it has until it is reaped, whatever program it executes.
+// The process keeps what it alone has until it is reaped, whatever program it executes.
 void Sockets::leave() {
     for_each([](int fd, Socket &socket) {
         socket.drop_doorbells(fd);

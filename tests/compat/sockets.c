@@ -648,8 +648,8 @@ static void a_child_of_another_user_changes_nothing(void **state) {
     close_pair(ends);
 }
 
-/* What a child had that was killed is its parent's alone again, also what the parent has closed before. That
- * goes with a later socket. */
+/* The parent alone has again what a killed child had, also what the parent has closed before. That goes with
+ * a later socket. */
 static void a_killed_child_leaves_nothing(void **state) {
     const bool closes_first = *(const bool *)*state;
     const int before = links();

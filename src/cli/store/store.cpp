@@ -588,7 +588,7 @@ void Store::tell(Health &health) const {
     if (!why.empty()) {
         health.reasons.push_back({"store", {}, 0, why});
     }
-    // What is wrong with all names is told once.
+    // The status tells once of a fault that all names have.
     const Look look = why.empty() && error == 0 ? Look::ContentsAndFolders : Look::Contents;
     const std::uint64_t largest = tell_names(health, look);
     // The next push is often as large as the last, and needs room beside it.
