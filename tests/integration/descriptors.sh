@@ -6,6 +6,8 @@ tests=$(realpath "$(dirname "$0")/..")
 
 head -c 1M /dev/urandom >content
 start_server store
+descriptors() { find "/proc/$server/fd" -mindepth 1 | wc -l; }
+idle=$(descriptors)
 push content
 
 # The client has from too few for its device to enough for a push. It always says that it has too few descriptors. One
@@ -53,7 +55,11 @@ push content
 
 # The server has only the descriptor that its device keeps for this: the client gets the reason of the rejection. With a
 # few more, the server accepts the socket and has none left for the connection: the client gets the reason too, and the
-# server prints it. Later clients are accepted.
+# server prints it. Later clients are accepted. The server first gives back the descriptors of the clients before, or those
+# would be free under the limit.
+for ((ends = SECONDS + 60; $(descriptors) != idle; )); do
+    [ $SECONDS -lt $ends ] || die "$(descriptors) descriptors without a client, expected $idle"
+done
 used=0
 while [ -e "/proc/$server/fd/$used" ]; do used=$((used + 1)); done
 told=0
