@@ -18,18 +18,26 @@ namespace carry {
 // A call that waits looks at the rings for so long before it sleeps in the kernel.
 constexpr std::chrono::microseconds looks_for{250};
 
-// Says whether this thread's looks are of use. Where other programs want the processor, the peer does not run
-// while this thread looks, so looks in vain become rare: after each the thread leaves out twice as many.
+// Says whether this thread's looks are of use. They are in vain where the peer does not run while this thread
+// looks, and they cost milliseconds where another program gets the processor that this thread yields, while a
+// thread that sleeps would have it back at once. So looks in vain become rare: after each the thread leaves
+// out twice as many, and many at once where looks take longer on average than to sleep and to be woken.
 class Looks {
 public:
     [[nodiscard]] bool is_due() {
         left_out_ -= left_out_ != 0 ? 1 : 0;
         return left_out_ == 0;
     }
-    void was_of_use(bool found) {
-        constexpr unsigned most = 8;
-        in_vain_ = found ? 0 : std::min(in_vain_ + 1, most);
-        left_out_ = found ? 0 : 1U << in_vain_;
+    void took(base::Clock::duration time, bool found) {
+        const bool is_long = time >= looks_for * 2;
+        mean_ += found || is_long ? (time - mean_) / 256 : base::Clock::duration{};
+        if (is_long && mean_ > std::chrono::microseconds{50}) {
+            leave_out(8, 13);
+        } else if (found) {
+            in_vain_ = left_out_ = 0;
+        } else {
+            leave_out(1, 8);
+        }
     }
     [[nodiscard]] static Looks &of_thread() {
         static thread_local constinit Looks looks;
@@ -37,6 +45,12 @@ public:
     }
 
 private:
+    // The arguments are binary logarithms of how many looks to leave out.
+    void leave_out(unsigned least, unsigned most) {
+        in_vain_ = std::clamp(in_vain_ + 1, least, most);
+        left_out_ = 1U << in_vain_;
+    }
+    base::Clock::duration mean_{};
     unsigned in_vain_ = 0;
     unsigned left_out_ = 0;
 };
@@ -49,7 +63,8 @@ template <typename Found>
     if (!looks.is_due()) {
         return found();
     }
-    const auto until = base::Clock::now() + looks_for;
+    const auto begin = base::Clock::now();
+    auto now = begin;
     const Interruptions handlers;
     bool is_there = false;
     do {
@@ -57,11 +72,13 @@ template <typename Found>
             __builtin_ia32_pause();
             is_there = found();
         }
-        if (!is_there) {
-            (void)sched_yield();  // the peer may wait for this processor
+        if (is_there) {
+            break;
         }
-    } while (!is_there && !handlers.any() && base::Clock::now() < until);
-    looks.was_of_use(is_there);
+        (void)sched_yield();  // the peer may wait for this processor
+        now = base::Clock::now();
+    } while (!handlers.any() && now - begin < looks_for);
+    looks.took(now - begin, is_there);
     return is_there;
 }
 
