@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,12 +19,12 @@
 /* cmocka.h, last, because it has macros with everyday names. */
 #include "../api/test.h"
 
-enum { BYTES = 3 << 20, TRIES = 200, MANY = 20 };
+enum { BYTES = 3 << 20, TRIES = 200, MANY = 20, BURST = 64, AT_ONCE = 16 };
 
 struct peer {
     pid_t process;
     int commands; /* the test's end */
-    int file;     /* the memory's, which both processes have open */
+    int file; /* the memory's, which both processes have open; -1: each process has its own memory there */
     _Atomic uint64_t *memory;
     struct rpma_peer *own;
     struct rpma_conn *conn;
@@ -63,15 +64,16 @@ static _Noreturn void be_target(void *memory, int report, int commands) {
     _exit(3);
 }
 
-static void connect_to_target(struct peer *peer) {
+static void connect_to_target(struct peer *peer, int file) {
     int report[2];
     int commands[2];
     char port[PORT_SIZE];
     struct rpma_conn_req *request = NULL;
     struct rpma_conn_private_data data;
-    peer->file = memfd_create("stopped", MFD_CLOEXEC);
-    assert_int_equal(ftruncate(peer->file, BYTES), 0);
-    peer->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, peer->file, 0);
+    struct rpma_conn_cfg *cfg = NULL;
+    peer->file = file;
+    peer->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+                        file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, file, 0);
     assert_ptr_not_equal(peer->memory, MAP_FAILED);
     assert_int_equal(pipe2(report, O_CLOEXEC), 0);
     assert_int_equal(pipe2(commands, O_CLOEXEC), 0);
@@ -92,11 +94,30 @@ static void connect_to_target(struct peer *peer) {
     assert_int_equal(rpma_mr_reg(peer->own, peer->source, BYTES,
                                  RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_READ_DST, &peer->local),
                      0);
-    assert_int_equal(rpma_conn_req_new(peer->own, "127.0.0.1", port, NULL, &request), 0);
+    assert_int_equal(rpma_conn_cfg_new(&cfg), 0);
+    assert_int_equal(rpma_conn_cfg_set_sq_size(cfg, BURST), 0);
+    assert_int_equal(rpma_conn_cfg_set_cq_size(cfg, BURST), 0);
+    assert_int_equal(rpma_conn_req_new(peer->own, "127.0.0.1", port, cfg, &request), 0);
+    assert_int_equal(rpma_conn_cfg_delete(&cfg), 0);
     assert_int_equal(rpma_conn_req_connect(&request, NULL, &peer->conn), 0);
     await(peer->conn, RPMA_CONN_ESTABLISHED);
     assert_int_equal(rpma_conn_get_private_data(peer->conn, &data), 0);
     assert_int_equal(rpma_mr_remote_from_descriptor(data.ptr, data.len, &peer->there), 0);
+}
+
+static void connect_to_file(struct peer *peer) {
+    const int file = memfd_create("stopped", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, BYTES), 0);
+    connect_to_target(peer, file);
+}
+
+/* Returns what the peer has in its memory. */
+static uint64_t number_there(const struct peer *peer, size_t place) {
+    uint64_t number = 0;
+    const struct iovec here = {.iov_base = &number, .iov_len = sizeof(number)};
+    const struct iovec there = {.iov_base = (void *)&peer->memory[place], .iov_len = sizeof(number)};
+    assert_int_equal(process_vm_readv(peer->process, &here, 1, &there, 1, 0), sizeof(number));
+    return number;
 }
 
 static enum ibv_wc_status status_of_next(const struct peer *peer) {
@@ -132,16 +153,16 @@ static void stop(const struct peer *peer) {
 static void stop_accessible(const struct peer *peer) {
     for (uint64_t number = 1; number <= TRIES; ++number) {
         assert_int_equal(write_there(peer, sizeof(number), 2 * number), IBV_WC_SUCCESS);
-        while (atomic_load(&peer->memory[0]) != 2 * number) {
+        while (number_there(peer, 0) != 2 * number) {
             sched_yield();
         }
         stop(peer);
         assert_int_equal(write_there(peer, sizeof(number), 2 * number + 1), IBV_WC_SUCCESS);
-        if (atomic_load(&peer->memory[0]) == 2 * number + 1) {
+        if (number_there(peer, 0) == 2 * number + 1) {
             return;
         }
         assert_int_equal(kill(peer->process, SIGCONT), 0);
-        while (atomic_load(&peer->memory[0]) != 2 * number + 1) {
+        while (number_there(peer, 0) != 2 * number + 1) {
             sched_yield();
         }
     }
@@ -153,7 +174,9 @@ static void end(struct peer *peer) {
     (void)kill(peer->process, SIGKILL);
     assert_int_equal(waitpid(peer->process, &status, 0), peer->process);
     close(peer->commands);
-    close(peer->file);
+    if (peer->file >= 0) {
+        close(peer->file);
+    }
     (void)rpma_conn_disconnect(peer->conn);
     assert_int_equal(rpma_conn_delete(&peer->conn), 0);
     assert_int_equal(rpma_mr_remote_delete(&peer->there), 0);
@@ -166,7 +189,7 @@ static void end(struct peer *peer) {
 static void a_stopped_peer_is_written_and_read(void **state) {
     (void)state;
     struct peer peer = {0};
-    connect_to_target(&peer);
+    connect_to_file(&peer);
     stop_accessible(&peer);
     assert_int_equal(write_there(&peer, BYTES, 77), IBV_WC_SUCCESS);
     for (size_t i = 0; i < BYTES / sizeof(uint64_t); ++i) {
@@ -188,7 +211,7 @@ static void an_atomic_write_needs_no_peer(void **state) {
     const uint64_t value = 0x123456789abcdef0;
     char bytes[sizeof(value)];
     struct peer peer = {0};
-    connect_to_target(&peer);
+    connect_to_file(&peer);
     stop_accessible(&peer);
     for (uint64_t number = 0; number < MANY; ++number) {
         assert_int_equal(write_there(&peer, sizeof(number), number), IBV_WC_SUCCESS);
@@ -199,6 +222,38 @@ static void an_atomic_write_needs_no_peer(void **state) {
         rpma_atomic_write(peer.conn, peer.there, sizeof(value), bytes, RPMA_F_COMPLETION_ALWAYS, NULL), 0);
     assert_int_equal(status_of_next(&peer), IBV_WC_SUCCESS);
     assert_int_equal(atomic_load(&peer.memory[1]), value);
+    end(&peer);
+}
+
+/* The kernel copies each write to memory that cannot be mapped here. In a burst that would take longer than
+ * to leave the writes to the peer. */
+static void a_burst_to_private_memory_waits_for_the_peer(void **state) {
+    (void)state;
+    struct peer peer = {0};
+    connect_to_target(&peer, -1);
+    stop_accessible(&peer);
+    for (uint64_t number = 0; number < MANY; ++number) {
+        assert_int_equal(write_there(&peer, sizeof(number), number), IBV_WC_SUCCESS);
+        assert_int_equal(number_there(&peer, 0), number);
+    }
+    for (uint64_t i = 0; i < BURST; ++i) {
+        const size_t offset = i * sizeof(i);
+        peer.source[i] = 1000 + i;
+        assert_int_equal(
+            rpma_write(peer.conn, peer.there, offset, peer.local, offset, sizeof(i),
+                       i == BURST - 1 ? RPMA_F_COMPLETION_ALWAYS : RPMA_F_COMPLETION_ON_ERROR, NULL),
+            0);
+    }
+    assert_int_equal(status_of_next(&peer), IBV_WC_SUCCESS);
+    assert_int_equal(number_there(&peer, AT_ONCE - 1), 1000 + AT_ONCE - 1);
+    assert_int_equal(number_there(&peer, BURST - 1), 0);
+    assert_int_equal(kill(peer.process, SIGCONT), 0);
+    while (number_there(&peer, BURST - 1) != 1000 + BURST - 1) {
+        sched_yield();
+    }
+    for (size_t i = 0; i < BURST; ++i) {
+        assert_int_equal(number_there(&peer, i), 1000 + i);
+    }
     end(&peer);
 }
 
@@ -214,7 +269,7 @@ static void expect_end(struct peer *peer) {
 static void a_killed_peer_is_not_written(void **state) {
     (void)state;
     struct peer peer = {0};
-    connect_to_target(&peer);
+    connect_to_file(&peer);
     stop_accessible(&peer);
     assert_int_equal(kill(peer.process, SIGKILL), 0);
     expect_end(&peer);
@@ -223,7 +278,7 @@ static void a_killed_peer_is_not_written(void **state) {
 static void another_program_is_not_written(void **state) {
     (void)state;
     struct peer peer = {0};
-    connect_to_target(&peer);
+    connect_to_file(&peer);
     stop_accessible(&peer);
     assert_int_equal(kill(peer.process, SIGCONT), 0);
     assert_int_equal(write(peer.commands, "x", 1), 1);
@@ -235,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stopped_peer_is_written_and_read),
         cmocka_unit_test(an_atomic_write_needs_no_peer),
+        cmocka_unit_test(a_burst_to_private_memory_waits_for_the_peer),
         cmocka_unit_test(a_killed_peer_is_not_written),
         cmocka_unit_test(another_program_is_not_written),
     };

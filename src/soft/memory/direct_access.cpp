@@ -179,12 +179,10 @@ void DirectAccess::unmap_withdrawn() {
     }
 }
 
-// An offer for whose mapping this process has not looked yet counts as one that is mapped.
-std::size_t DirectAccess::least_bytes_beside_message() const {
+bool DirectAccess::is_copied_by_kernel() const {
     const Mapped *const mapped = mapped_ != nullptr ? &(*mapped_)[number_] : nullptr;
-    const bool is_not_mapped = mapped != nullptr && mapped->uses == uses_before_mapping && !mapped->memory &&
-                               is_of(*mapped, boards_.peers->offers[number_]);
-    return is_not_mapped ? least_bytes_by_kernel : least_mapped_bytes;
+    return mapped != nullptr && mapped->uses == uses_before_mapping && !mapped->memory &&
+           is_of(*mapped, boards_.peers->offers[number_]);
 }
 
 // Prepares an access of the offer that was found last, which begins after it.

@@ -84,9 +84,14 @@ public:
     // Returns whether memory of the peer is mapped here. look_again() and unmap_withdrawn() unmap it when it
     // is not offered any more.
     [[nodiscard]] bool has_mapping() const { return has_mapping_; }
+    // Returns whether the kernel copies for the offer that was found last, because its memory cannot be
+    // mapped here. An offer for whose mapping this process has not looked yet counts as one that is mapped.
+    [[nodiscard]] bool is_copied_by_kernel() const;
     // Returns from how many bytes on an access to the offer that was found last takes less time than two
     // copies through the link, when the link has to carry a message too.
-    [[nodiscard]] std::size_t least_bytes_beside_message() const;
+    [[nodiscard]] std::size_t least_bytes_beside_message() const {
+        return is_copied_by_kernel() ? least_bytes_by_kernel : least_mapped_bytes;
+    }
     // Unmaps the memory that is not offered any more.
     void unmap_withdrawn();
     // Tells the time of the next access, or one shortly before.

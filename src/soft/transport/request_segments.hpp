@@ -40,6 +40,8 @@ public:
     // Is called before the link is destroyed.
     void leave_link();
     void set_most_awaiting(unsigned most) { most_awaiting_ = most; }
+    // Tells whether the next requests are small ones of a burst.
+    void set_in_burst(bool in_burst) { in_burst_ = in_burst; }
 
     // Returns true in the middle of a message.
     [[nodiscard]] bool inside() const { return offset_ != 0; }
@@ -85,6 +87,7 @@ private:
 
     // request_segments_direct.cpp
     [[nodiscard]] bool may_go_direct(const SendRequest &request);
+    [[nodiscard]] bool goes_with_others(const SendRequest &request) const;
     [[nodiscard]] bool goes_with_message(const SendRequest &request, base::Clock::time_point now) const;
     [[nodiscard]] bool peer_is_there(base::Clock::time_point now);
     [[nodiscard]] bool go_direct(SendRequest &request);
@@ -101,6 +104,7 @@ private:
     const Link *link_ = nullptr;
     DirectAccess direct_;
     std::size_t direct_bytes_ = 0;
+    bool in_burst_ = false;
     bool inside_direct_ = false;  // the bytes of the current request up to offset_ were copied
     // The link may have a request that must come before any direct access, or a message, that must come
     // before a direct read or atomic operation.

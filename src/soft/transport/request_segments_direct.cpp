@@ -40,6 +40,12 @@ void RequestSegments::leave_link() {
     link_ = nullptr;
 }
 
+// Returns whether a write goes through the link with the small requests around it: the link takes each in
+// less time than the system call that the kernel's copy is.
+inline bool RequestSegments::goes_with_others(const SendRequest &request) const {
+    return in_burst_ && request.opcode == IBV_WR_RDMA_WRITE && direct_.is_copied_by_kernel();
+}
+
 // Returns whether a write goes through the link with the message that was posted behind it. The link has to
 // carry the message, so it carries a few bytes more in less time than an access takes. An access needs the
 // peer's process to be looked at, with some system calls each time when the connection is used rarely. While
@@ -77,7 +83,7 @@ inline bool RequestSegments::peer_is_there(base::Clock::time_point now) {
         return false;
     }
     if (request.length == 0 || (offset_ != 0 && !inside_direct_) || !direct_.may_reach(request.rkey) ||
-        !queue_.nothing_awaits() || goes_with_message(request, now)) {
+        !queue_.nothing_awaits() || goes_with_others(request) || goes_with_message(request, now)) {
         return false;
     }
     if (ordered_in_link_ || (message_in_link_ && !may_overtake_messages(request))) {

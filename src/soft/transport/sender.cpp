@@ -125,6 +125,7 @@ bool Sender::may_begin_to_hold() {
         return error;
     }
     const std::size_t posted = queue_.size() - before;
+    requests_.set_in_burst(may_wait);
     if (!may_wait || !hold()) {
         transmit();
     }
