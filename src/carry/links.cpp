@@ -8,20 +8,20 @@
 
 namespace carry::links {
 
-constinit std::array<std::atomic<Link *>, most> all{};
+constinit std::array<Mapped, most> all{};
 
 namespace {
 
-// Replaces `before` by `after` once. Returns whether it was there.
-bool replace(const Link *link, Link *before, Link *after) {
+// Returns the first place for this link that has `wanted`; nullptr without one.
+Mapped *first_with(const Link *wanted, const void *link) {
     constexpr unsigned page_bits = 12;
-    const std::size_t first = reinterpret_cast<std::uintptr_t>(link) >> page_bits;
+    const std::size_t begin = reinterpret_cast<std::uintptr_t>(link) >> page_bits;
     for (std::size_t i = 0; i < most; ++i) {
-        if (Link *expected = before; all[(first + i) % most].compare_exchange_strong(expected, after)) {
-            return true;
+        if (Mapped &one = all[(begin + i) % most]; one.link == wanted) {
+            return &one;
         }
     }
-    return false;
+    return nullptr;
 }
 
 }  // namespace
@@ -31,19 +31,28 @@ Link *map(int file) {
     if (memory == MAP_FAILED) {
         return nullptr;
     }
-    auto *const link = static_cast<Link *>(memory);
-    if (!replace(link, nullptr, link)) {
+    Mapped *const one = first_with(nullptr, memory);
+    if (one == nullptr) {
         (void)munmap(memory, sizeof(Link));
         return nullptr;
     }
-    return link;
+    return one->link = static_cast<Link *>(memory);
 }
 
 void unmap(const Link *link) {
-    auto *const mapped = const_cast<Link *>(link);
-    if (link != nullptr && replace(link, mapped, nullptr)) {
+    Mapped *const one = find(link);
+    if (one == nullptr) {
+        return;
+    }
+    one->closed_place = 0;
+    auto *mapped = const_cast<Link *>(link);
+    if (one->link.compare_exchange_strong(mapped, nullptr)) {
         (void)munmap(mapped, sizeof(Link));
     }
+}
+
+Mapped *find(const Link *link) {
+    return link != nullptr ? first_with(link, link) : nullptr;
 }
 
 }  // namespace carry::links

@@ -5,18 +5,29 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "carry/link.hpp"
 
 namespace carry::links {
 
-// Maps the link of a file; returns nullptr when that is not possible. Any thread may call it, as the others.
-[[nodiscard]] Link *map(int file);
-// Does nothing with a link that is not mapped any more.
-void unmap(const Link *link);
+// A link that this process has mapped.
+struct Mapped {
+    std::atomic<Link *> link;  // nullptr: none
+    // Of its Socket, if this process has closed that while others have it.
+    std::atomic<std::uint32_t> closed_place;  // 0: it has not
+    std::atomic<std::uint32_t> closed_number;
+};
 
 // A child has its own, which begin as its parent's.
 inline constexpr std::size_t most = std::size_t{1} << 16;
-extern constinit std::array<std::atomic<Link *>, most> all;  // nullptr: none
+extern constinit std::array<Mapped, most> all;
+
+// Maps the link of a file; returns nullptr when that is not possible. One thread at a time calls.
+[[nodiscard]] Link *map(int file);
+// Does nothing with a link that is not mapped any more. Any thread may call.
+void unmap(const Link *link);
+// Returns where a link is in the table; nullptr when it is not mapped any more.
+[[nodiscard]] Mapped *find(const Link *link);
 
 }  // namespace carry::links

@@ -680,8 +680,8 @@ void Meeting::begin_as_child(const Socket &socket) {
 void Meeting::leave_user() {
     const Held held{mapping};
     Tables::leave();
-    for (const std::atomic<Link *> &one : links::all) {
-        const Link *const link = one;
+    for (const links::Mapped &one : links::all) {
+        const Link *const link = one.link;
         if (link == nullptr) {
             continue;
         }

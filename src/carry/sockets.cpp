@@ -43,15 +43,8 @@ const base::ForkHook with_the_child{base::ForkLevel::Carry,
                                              changing.leave();
                                          }}};
 
-// Links of Sockets that this process has closed, and others have. They stay mapped until no process has one.
-struct Left {
-    Link *link;
-    std::uint32_t place;
-    std::uint32_t number;
-};
-constexpr std::size_t most_left = 4096;
-std::array<Left, most_left> left_links GUARDED_BY(changing);
-std::size_t left_count GUARDED_BY(changing) = 0;
+// How many links may be of Sockets that this process has closed while others have them.
+std::size_t closed_links GUARDED_BY(changing) = 0;
 
 }  // namespace
 
@@ -213,28 +206,32 @@ void Sockets::count_from_here() {
 
 void Sockets::end(Socket &socket) {
     records::remove(socket);
-    const Left left{.link = socket.mapped_link(), .place = place_of(socket), .number = socket.number()};
-    if (left.link != nullptr) {
+    const Link *const link = socket.mapped_link();
+    const std::uint32_t number = socket.number();
+    if (link != nullptr) {
         (void)is_of_this_process(socket);
     }
     const bool is_last = one_process_less(socket);
     if (is_last && socket.end()) {
         give_back(socket);
     }
-    if (left.link == nullptr) {
+    if (link == nullptr) {
         return;
     }
     const HeldShortly whole{changing};
-    if (!is_last && left_count < most_left) {
-        left_links[left_count++] = left;
+    if (links::Mapped *const mapped = is_last ? nullptr : links::find(link); mapped != nullptr) {
+        mapped->closed_number = number;
+        mapped->closed_place = place_of(socket);
+        ++closed_links;
     }
-    unmap_left();
+    unmap_closed();
 }
 
-void Sockets::unmap_left() {
+// A link stays mapped until no process has its Socket.
+void Sockets::unmap_closed() {
     changing.assert_held();
     static base::Clock::time_point looked_at GUARDED_BY(changing);
-    if (left_count == 0) {
+    if (closed_links == 0) {
         return;
     }
     const auto now = base::Clock::now();
@@ -243,15 +240,19 @@ void Sockets::unmap_left() {
     }
     looked_at = now;
     arena_.load()->reap_dead(space_of_processes(), [](const Process &) { return true; });
-    for (std::size_t i = 0; i < left_count;) {
-        const Left left = left_links[i];
-        const Place &place = all_[left.place];
-        if (place.socket.number() != left.number ||
+    closed_links = 0;
+    for (const links::Mapped &one : links::all) {
+        const Link *const link = one.link;
+        const std::uint32_t closed = one.closed_place;
+        if (link == nullptr || closed == 0) {
+            continue;
+        }
+        const Place &place = all_[closed];
+        if (place.socket.number() != one.closed_number ||
             (place.socket.is_of_no_process() && place.locks.inside == 0)) {
-            links::unmap(left.link);
-            left_links[i] = left_links[--left_count];
+            links::unmap(link);
         } else {
-            ++i;
+            ++closed_links;
         }
     }
 }
@@ -384,7 +385,6 @@ void Sockets::share_no_more() {
         return;
     }
     const Held whole{changing};
-    left_count = 0;
     if (memory->has_others(own_) && memory->become_private(own_)) {
         for_all([](int, Socket &socket) { socket.is_alone_now(); });
     }

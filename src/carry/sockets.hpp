@@ -140,7 +140,7 @@ private:
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
     [[nodiscard]] bool one_process_less(Socket &socket);
     void one_more_process(Socket &socket, std::uint32_t process);
-    void unmap_left();
+    void unmap_closed();
     // Returns whether no other process has it. One that was killed has not said that it has it no more.
     [[nodiscard]] bool is_of_this_process(const Socket &socket);
 
