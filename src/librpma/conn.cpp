@@ -11,13 +11,13 @@
 #include "librpma/event_channel.hpp"
 #include "librpma/peer_cfg.hpp"
 
-void rpma_conn::begin(librpma::Connection connection) {
+void rpma_conn::begin(librpma::ConnectionResources connection) {
     connection_ = std::move(connection);
     qp_ = connection_.id->qp;
     connection_.id->context = static_cast<librpma::IdOwner *>(this);
 }
 
-librpma::Connection rpma_conn::give_back() {
+librpma::ConnectionResources rpma_conn::give_back() {
     connection_.id->context = nullptr;
     return std::move(connection_);
 }

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/shared_value.hpp"
-#include "librpma/connection.hpp"
+#include "librpma/connection_resources.hpp"
 #include "librpma/flush_buffer.hpp"
 #include "librpma/id_owner.hpp"
 #include "librpma/mr_remote.hpp"
@@ -23,9 +23,9 @@ public:
           checks_bounds_{configuration.bounds_check},
           needs_checks_from_{inline_size_ > 0 || checks_bounds_ ? 0 : std::size_t{UINT32_MAX} + 1} {}
     // Takes the id's events. The request, or the answer to it, is sent after that.
-    void begin(librpma::Connection connection);
+    void begin(librpma::ConnectionResources connection);
     // Gives the connection back, when the request or the answer could not be sent.
-    [[nodiscard]] librpma::Connection give_back();
+    [[nodiscard]] librpma::ConnectionResources give_back();
 
     [[nodiscard]] const rpma_peer &peer() const { return peer_; }
     [[nodiscard]] const verbs::Provider &provider() const { return provider_; }
@@ -91,7 +91,7 @@ private:
     const rpma_peer &peer_;
     const verbs::Provider &provider_;
     // The resources of this end.
-    librpma::Connection connection_;
+    librpma::ConnectionResources connection_;
     mutable librpma::FlushBuffer flush_buffer_;  // a flush makes it, and changes nothing else
     ibv_qp *qp_ = nullptr;
     std::uint32_t inline_size_;

@@ -6,7 +6,7 @@
 
 #include "base/mutex.hpp"
 #include "librpma/conn.hpp"
-#include "librpma/connection.hpp"
+#include "librpma/connection_resources.hpp"
 
 struct rpma_conn_req final : librpma::IdOwner {
 public:
@@ -99,5 +99,5 @@ private:
     void *context_ = nullptr;
     base::Mutex beginning_;  // held while the request is made, because its first event may come in another
                              // thread meanwhile
-    librpma::Connection connection_;
+    librpma::ConnectionResources connection_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/connection: the parts of a connection request, which it hands on to the connection that it becomes.
+// librpma/connection_resources: an id with its channels and queues, which a request hands on to its
+// connection.
 #pragma once
 
 #include "librpma/conn_cfg.hpp"
@@ -10,7 +11,7 @@
 namespace librpma {
 
 // The members are in the order in which they are made; close() destroys them in the opposite order.
-struct Connection {
+struct ConnectionResources {
     // The id's own channel; none when its events go to an rpma_events.
     verbs::EventChannel event_channel;
     verbs::CompletionChannel shared_channel;

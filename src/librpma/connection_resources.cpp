@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// librpma/connection: the parts of a connection request, which it hands on to the connection that it becomes.
-#include "librpma/connection.hpp"
+// librpma/connection_resources: an id with its channels and queues, which a request hands on to its
+// connection.
+#include "librpma/connection_resources.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,8 +23,9 @@ rpma_cq *rcq_of(const rpma_srq *srq) {
 }  // namespace
 
 // Returns a completion queue of a connection: the configured one, or a new one of its own.
-Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
-                                                    rpma_cq *configured, std::unique_ptr<rpma_cq> &own) {
+Result<rpma_cq *> ConnectionResources::make_completion_queue(const rpma_peer &peer, std::uint32_t size,
+                                                             rpma_cq *configured,
+                                                             std::unique_ptr<rpma_cq> &own) {
     if (configured != nullptr) {
         if (configured->get()->context != id->verbs) {
             BASE_LOG(Error, "a completion queue on %s cannot take completions of a connection on %s",
@@ -41,7 +43,8 @@ Result<rpma_cq *> Connection::make_completion_queue(const rpma_peer &peer, std::
     return own.get();
 }
 
-int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration) {
+int ConnectionResources::make_completion_queues(const rpma_peer &peer,
+                                                const ConnectionConfiguration &configuration) {
     const verbs::Provider &provider = peer.provider();
     const bool configured = configuration.cq != nullptr || configuration.rcq != nullptr;
     if (configuration.shared_channel && (configured || rcq_of(configuration.srq) != nullptr)) {
@@ -76,7 +79,7 @@ int Connection::make_completion_queues(const rpma_peer &peer, const ConnectionCo
     return 0;
 }
 
-int Connection::make_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration) {
+int ConnectionResources::make_queues(const rpma_peer &peer, const ConnectionConfiguration &configuration) {
     if (const int result = make_completion_queues(peer, configuration); result != 0) {
         return result;
     }
@@ -127,7 +130,7 @@ int Connection::make_queues(const rpma_peer &peer, const ConnectionConfiguration
     return 0;
 }
 
-int Connection::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
+int ConnectionResources::make_event_channel(const verbs::Provider &provider, const rpma_events *events) {
     if (const int result = check_events(provider, events); result != 0) {
         return result;
     }
@@ -149,7 +152,7 @@ int Connection::make_event_channel(const verbs::Provider &provider, const rpma_e
 }
 
 // errno stays, because a request that cannot be made is closed too, and errno then tells why.
-int Connection::close(const verbs::Provider &provider, bool reject) {
+int ConnectionResources::close(const verbs::Provider &provider, bool reject) {
     const int number = errno;
     FirstError error;
     // The rejection comes first, because with it the soft device tells the peer when this process is out of
