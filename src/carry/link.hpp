@@ -20,7 +20,7 @@ namespace carry {
 
 // Names one connection on this machine: the same for both ends, whichever asks. Addresses of IPv4 are mapped
 // into IPv6 (RFC 4291).
-struct Connection {
+struct FourTuple {
     struct End {
         in6_addr address{};
         std::uint32_t scope = 0;
@@ -68,7 +68,7 @@ struct Link {
     enum State : std::uint32_t { Offered, Joined, Open };
 
     std::uint64_t marked;
-    Connection connection;
+    FourTuple connection;
     std::uint32_t maker;  // the side that made it
     std::atomic<std::uint32_t> state;
     // Between two hosts an end says before it closes what its kernel does: it resets the connection when the

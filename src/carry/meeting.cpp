@@ -103,7 +103,7 @@ std::uint64_t mixed(std::uint64_t value) {
 }
 
 // The side is the lowest bit, so both names of a connection differ there only.
-std::uint64_t name_of(const Connection &connection, std::uint32_t side) {
+std::uint64_t name_of(const FourTuple &connection, std::uint32_t side) {
     std::array<std::uint64_t, sizeof(connection.ends) / 8 + 1> words;
     std::memcpy(words.data(), connection.ends, sizeof(connection.ends));
     words.back() = connection.space;
@@ -114,8 +114,8 @@ std::uint64_t name_of(const Connection &connection, std::uint32_t side) {
     return ((hash | 2) & ~std::uint64_t{1}) | side;
 }
 
-std::optional<Connection::End> end_at(const sockaddr_storage &address) {
-    Connection::End end;
+std::optional<FourTuple::End> end_at(const sockaddr_storage &address) {
+    FourTuple::End end;
     end.port = base::port_of(address);
     if (address.ss_family == AF_INET6) {
         const auto &six = reinterpret_cast<const sockaddr_in6 &>(address);
@@ -129,7 +129,7 @@ std::optional<Connection::End> end_at(const sockaddr_storage &address) {
     return address.ss_family == AF_INET ? std::optional{end} : std::nullopt;
 }
 
-std::optional<Connection::End> end_of(int fd, base::End which) {
+std::optional<FourTuple::End> end_of(int fd, base::End which) {
     sockaddr_storage address{};
     socklen_t length = sizeof(address);
     auto *const place = reinterpret_cast<sockaddr *>(&address);
@@ -138,10 +138,10 @@ std::optional<Connection::End> end_of(int fd, base::End which) {
     return result == 0 ? end_at(address) : std::nullopt;
 }
 
-std::optional<Connection> connection_of(int fd) {
+std::optional<FourTuple> connection_of(int fd) {
     const auto own = end_of(fd, base::End::Local);
     const auto peers = end_of(fd, base::End::Peer);
-    Connection connection;
+    FourTuple connection;
     socklen_t length = sizeof(connection.space);
     if (!own || !peers ||
         LIBC(getsockopt)(fd, SOL_SOCKET, SO_NETNS_COOKIE, &connection.space, &length) != 0) {
@@ -149,21 +149,21 @@ std::optional<Connection> connection_of(int fd) {
     }
     // A process of another namespace has another number here, by which its link is not found.
     connection.space ^= mixed(sockets.space_of_processes());
-    const int order = std::memcmp(&*own, &*peers, sizeof(Connection::End));
+    const int order = std::memcmp(&*own, &*peers, sizeof(FourTuple::End));
     connection.side = order < 0 ? 0 : 1;
     connection.ends[connection.side] = *own;
     connection.ends[1 - connection.side] = *peers;
     return order != 0 ? std::optional{connection} : std::nullopt;
 }
 
-bool are_same(const Connection::End &one, const Connection::End &other) {
+bool are_same(const FourTuple::End &one, const FourTuple::End &other) {
     return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
 // Returns whether the addresses may be those of two connections. A proxy that is transparent, or in two
 // routing domains, has both ends of these addresses, and is between them. The kernel sends a connection to
 // another address than its client has asked for (NAT), which another client may have asked for.
-bool has_foreign_addresses(int fd, const Connection &connection) {
+bool has_foreign_addresses(int fd, const FourTuple &connection) {
     const auto is_set = [fd](int level, int option) {
         int value = 0;
         socklen_t length = sizeof(value);
@@ -181,7 +181,7 @@ bool has_foreign_addresses(int fd, const Connection &connection) {
            is_set(SOL_SOCKET, SO_BINDTOIFINDEX) || is_other(IPPROTO_IP) || is_other(IPPROTO_IPV6);
 }
 
-bool is_same(const Connection &one, const Connection &other) {
+bool is_same(const FourTuple &one, const FourTuple &other) {
     return std::memcmp(one.ends, other.ends, sizeof(one.ends)) == 0 && one.space == other.space;
 }
 

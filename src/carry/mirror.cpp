@@ -45,7 +45,7 @@ constinit std::atomic<MirrorDevice *> loaded{nullptr};
 constexpr std::chrono::seconds waits_for_answers{1};
 
 // Returns whether the kernel's route to an address ends on this host. A program that may not ask gets false.
-bool is_of_this_host(const Connection::End &end) {
+bool is_of_this_host(const FourTuple::End &end) {
     const bool is_four = IN6_IS_ADDR_V4MAPPED(&end.address);
     const auto bytes = is_four ? std::span{end.address.s6_addr}.subspan(12)
                                : std::span<const std::uint8_t>{end.address.s6_addr};
@@ -209,9 +209,9 @@ const base::ForkHook mirrors_stay_with_parents{
 
 namespace mirrors {
 
-MirrorDevice *device_for(const Connection &connection) {
-    const Connection::End &own = connection.ends[connection.side];
-    const Connection::End &peers = connection.ends[1 - connection.side];
+MirrorDevice *device_for(const FourTuple &connection) {
+    const FourTuple::End &own = connection.ends[connection.side];
+    const FourTuple::End &peers = connection.ends[1 - connection.side];
     const bool is_forced = wanted().forced[0] != '\0';
     const auto is_another_host = [&] {
         return IN6_ARE_ADDR_EQUAL(&own.address, &peers.address) == 0 && wanted().has_peer(peers.address) &&

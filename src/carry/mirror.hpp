@@ -65,8 +65,7 @@ public:
     // Looks for the other end, in the background, and once more when it was not found for some time. The end
     // of side 0 is asked, that of side 1 asks. Both prove by the beginning that they have the connection; it
     // may grow meanwhile.
-    virtual void look_for(std::uint32_t place, const Connection &connection,
-                          const BeginningOf &beginning) = 0;
+    virtual void look_for(std::uint32_t place, const FourTuple &connection, const BeginningOf &beginning) = 0;
     // Returns the mirror that was made, or nullptr.
     [[nodiscard]] virtual Mirror *found(std::uint32_t place) = 0;
     // The same; the caller has it from here on, and retires it.
@@ -103,7 +102,7 @@ namespace mirrors {
 // Returns the device that a connection's other end may be asked for on, or nullptr. RPMA_CARRY_PEERS has the
 // kind of the device (soft or kernel) for other hosts in the networks of /etc/rdma/rsocket/peers.
 // RPMA_CARRY_DEVICE has it for all connections, for tests.
-[[nodiscard]] MirrorDevice *device_for(const Connection &connection);
+[[nodiscard]] MirrorDevice *device_for(const FourTuple &connection);
 // Returns that device, once there is one.
 [[nodiscard]] MirrorDevice *device();
 // Returns the beginning of a Socket's connection; nullptr where no device is wanted.

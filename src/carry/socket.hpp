@@ -483,7 +483,7 @@ private:
     bool is_far_;  // what is looked for, or offered, is a mirror
     int offered_fd_;
     std::uint64_t offered_file_;  // its inode
-    Connection connection_;
+    FourTuple connection_;
 };
 
 // A thread that is late with a socket that was closed may use the locks while the next one begins there, so

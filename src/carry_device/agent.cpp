@@ -70,11 +70,11 @@ struct One {
         Over
     };
 
-    One(std::uint32_t where, const carry::Connection &which, const carry::BeginningOf &bytes)
+    One(std::uint32_t where, const carry::FourTuple &which, const carry::BeginningOf &bytes)
         : place{where}, connection{which}, beginning{bytes, which.side}, name{name_of(which)} {}
 
     const std::uint32_t place;
-    const carry::Connection connection;
+    const carry::FourTuple connection;
     const Beginning beginning;
     const std::uint64_t name;
     std::atomic<State> state = State::Begins;  // the agent's, but for Taken
@@ -104,7 +104,7 @@ struct One {
 
 // An address of this host, and what its device has there.
 struct Here {
-    carry::Connection::End end;
+    carry::FourTuple::End end;
     rpma_peer *peer;
     Endpoint endpoint;
     std::uint16_t port = 0;  // of that
@@ -142,7 +142,7 @@ public:
         return base::start_thread<&Agent::run>(*this, all) == 0;
     }
 
-    void look_for(std::uint32_t place, const carry::Connection &connection,
+    void look_for(std::uint32_t place, const carry::FourTuple &connection,
                   const carry::BeginningOf &beginning) {
         const std::lock_guard lock{mutex_};
         const auto known = looked_for_.find(place);
@@ -523,7 +523,7 @@ private:
 
     // ---- how an end is found ----
 
-    Here *here_at(const carry::Connection::End &end) {
+    Here *here_at(const carry::FourTuple::End &end) {
         const auto known = std::ranges::find_if(here_, [&](const Here &here) {
             return IN6_ARE_ADDR_EQUAL(&here.end.address, &end.address) != 0 && here.end.scope == end.scope;
         });
@@ -563,7 +563,7 @@ private:
     // Side 1 asks; side 0 listens, and calls, in case that side 1 has asked before. An end that has to do it
     // again takes the port again: the process that has it may be stopped.
     void begins(One &one) {
-        const carry::Connection &connection = one.connection;
+        const carry::FourTuple &connection = one.connection;
         const bool is_first = one.state == One::State::Begins;
         Here *const here = here_at(connection.ends[connection.side]);
         one.heard.reset();
@@ -889,7 +889,7 @@ class Device final : public carry::MirrorDevice {
 public:
     Device(rpma_device_kind kind, const carry::Answers &answers) : kind_{kind}, answers_{answers} {}
 
-    void look_for(std::uint32_t place, const carry::Connection &connection,
+    void look_for(std::uint32_t place, const carry::FourTuple &connection,
                   const carry::BeginningOf &beginning) override {
         if (agent_ == nullptr) {
             auto made = std::make_unique<Agent>(kind_, answers_);

@@ -85,7 +85,7 @@ private:
     std::size_t used_ = 0;
 };
 
-Copy::Copy(std::uint32_t place, const carry::Connection &connection, const Proofs &proofs, int agents_bell)
+Copy::Copy(std::uint32_t place, const carry::FourTuple &connection, const Proofs &proofs, int agents_bell)
     : place_{place}, side_{connection.side}, proofs_{proofs}, agents_bell_{agents_bell} {
     void *const memory =
         mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

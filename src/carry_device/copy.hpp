@@ -56,7 +56,7 @@ public:
         std::uint64_t peers = 0;
     };
 
-    Copy(std::uint32_t place, const carry::Connection &connection, const Proofs &proofs, int agents_bell);
+    Copy(std::uint32_t place, const carry::FourTuple &connection, const Proofs &proofs, int agents_bell);
     ~Copy() override;
 
     // ---- the agent ----

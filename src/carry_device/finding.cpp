@@ -48,7 +48,7 @@ void Finding::close_in_child() {
     }
 }
 
-int Finding::own_at(const carry::Connection::End &end) {
+int Finding::own_at(const carry::FourTuple::End &end) {
     const auto known = std::ranges::find_if(own_, [&](const Own &one) {
         return IN6_ARE_ADDR_EQUAL(&one.end.address, &end.address) != 0 && one.end.scope == end.scope;
     });
@@ -64,7 +64,7 @@ int Finding::own_at(const carry::Connection::End &end) {
     return own_.back().fd.get();
 }
 
-void Finding::send(const carry::Connection &connection, std::uint16_t port, const Word &word) {
+void Finding::send(const carry::FourTuple &connection, std::uint16_t port, const Word &word) {
     const Name to = name_of(connection.ends[1 - connection.side], port);
     const int fd = own_at(connection.ends[connection.side]);
     (void)sendto(fd, &word, sizeof(word), MSG_NOSIGNAL, to.get(), to.length);

@@ -64,7 +64,7 @@ public:
     // port last. Returns false when the port is another program's.
     [[nodiscard]] bool takes_port(int events);
     // Sends a word from an end to a port of the other one's host. A datagram may be lost.
-    void send(const carry::Connection &connection, std::uint16_t port, const Word &word);
+    void send(const carry::FourTuple &connection, std::uint16_t port, const Word &word);
     // Calls heard(what) for each word that has come. It returns whether the connection is this process's.
     // Returns whether more may have come: who sends many does not keep the agent from its work.
     bool serve(const std::function<bool(const Heard &)> &heard);
@@ -75,10 +75,10 @@ private:
     static constexpr int most_at_once = 64;  // from a socket
     // For the words that this process sends from one address, and their answers.
     struct Own {
-        carry::Connection::End end;
+        carry::FourTuple::End end;
         Watched fd;
     };
-    [[nodiscard]] int own_at(const carry::Connection::End &end);
+    [[nodiscard]] int own_at(const carry::FourTuple::End &end);
     [[nodiscard]] static bool hears(int fd, Heard &heard);
     void passes_on(const Heard &heard);
 

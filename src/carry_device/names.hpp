@@ -23,7 +23,7 @@ struct Name {
 };
 
 // Returns an end's address with another port.
-[[nodiscard]] inline Name name_of(const carry::Connection::End &end, std::uint16_t port) {
+[[nodiscard]] inline Name name_of(const carry::FourTuple::End &end, std::uint16_t port) {
     Name name;
     const auto number = htons(port);
     if (IN6_IS_ADDR_V4MAPPED(&end.address)) {
@@ -58,7 +58,7 @@ struct Name {
 // there is no IPv6. prepare(its number) sets options; the socket is not made when it returns false.
 template <typename Prepare>
 [[nodiscard]] base::Fd bound_to_all(int type, std::uint16_t port, Prepare prepare) {
-    carry::Connection::End any;
+    carry::FourTuple::End any;
     for (const int family : {AF_INET6, AF_INET}) {
         base::Fd fd{carry::high_number(socket(family, type, 0))};
         if (family == AF_INET) {

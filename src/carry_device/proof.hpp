@@ -35,7 +35,7 @@ struct Lengths {
 }
 
 // The two hosts have other cookies of their network namespaces, so these are no part of the name.
-[[nodiscard]] inline std::uint64_t name_of(const carry::Connection &connection) {
+[[nodiscard]] inline std::uint64_t name_of(const carry::FourTuple &connection) {
     std::uint64_t hash = 1;
     std::array<std::uint64_t, sizeof(connection.ends) / 8> words;
     std::memcpy(words.data(), connection.ends, sizeof(connection.ends));

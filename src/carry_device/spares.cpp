@@ -74,7 +74,7 @@ bool Spares::reads(Incoming &one) {
     return one.got == sizeof(one.greeting);
 }
 
-Attempt::Result Attempt::advance(int events, const carry::Connection &connection, std::uint64_t name,
+Attempt::Result Attempt::advance(int events, const carry::FourTuple &connection, std::uint64_t name,
                                  const SparePort &peers) {
     const auto now = base::Clock::now();
     if (ends_ == base::Clock::time_point{}) {
@@ -106,7 +106,7 @@ Attempt::Result Attempt::advance(int events, const carry::Connection &connection
     return state_ == State::Asks ? hears() : Result::Later;
 }
 
-bool Attempt::connects(int events, const carry::Connection &connection, std::uint16_t port) {
+bool Attempt::connects(int events, const carry::FourTuple &connection, std::uint16_t port) {
     const Name own = name_of(connection.ends[connection.side], 0);
     const Name peers = name_of(connection.ends[1 - connection.side], port);
     constexpr int on = 1;

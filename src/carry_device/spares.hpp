@@ -92,7 +92,7 @@ public:
     explicit Attempt(std::chrono::milliseconds limit = std::chrono::seconds{10}) : limit_{limit} {}
     // Does what can be done without a wait. Fails when the peer's port refuses, or the peer, or when the time
     // from the first call on is over. A connection that ends without a reply is tried again.
-    [[nodiscard]] Result advance(int events, const carry::Connection &connection, std::uint64_t name,
+    [[nodiscard]] Result advance(int events, const carry::FourTuple &connection, std::uint64_t name,
                                  const SparePort &peers);
     [[nodiscard]] bool is_under_way() const { return state_ != State::None; }
     [[nodiscard]] Watched take() { return std::move(fd_); }
@@ -101,7 +101,7 @@ public:
 
 private:
     enum class State { None, Connects, Asks, Waits };
-    [[nodiscard]] bool connects(int events, const carry::Connection &connection, std::uint16_t port);
+    [[nodiscard]] bool connects(int events, const carry::FourTuple &connection, std::uint16_t port);
     [[nodiscard]] bool greets(const Greeting &greeting) const;
     [[nodiscard]] Result hears();
     [[nodiscard]] Result waits();

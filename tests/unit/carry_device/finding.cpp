@@ -31,8 +31,8 @@ using carry_device::Word;
 constexpr std::uint64_t name = 0x1234;
 
 // Both addresses are 127.0.0.1.
-carry::Connection connection(std::uint32_t side) {
-    carry::Connection one;
+carry::FourTuple connection(std::uint32_t side) {
+    carry::FourTuple one;
     for (auto &end : one.ends) {
         end.address.s6_addr[10] = end.address.s6_addr[11] = 0xff;
         end.address.s6_addr[12] = 127;
@@ -131,7 +131,7 @@ void others_are_not_heard(void **) {
     some.has_connection = true;
     const carry_device::Name to = carry_device::name_of(connection(1).ends[0], port);
     const auto send_from = [&](std::uint8_t host, const void *bytes, std::size_t size) {
-        carry::Connection::End own = connection(1).ends[0];
+        carry::FourTuple::End own = connection(1).ends[0];
         own.address.s6_addr[15] = host;
         const carry_device::Name from = carry_device::name_of(own, 0);
         const base::Fd fd{socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};

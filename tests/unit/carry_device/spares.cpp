@@ -41,8 +41,8 @@ struct Port {
 };
 
 // Both addresses are 127.0.0.1.
-carry::Connection connection() {
-    carry::Connection one;
+carry::FourTuple connection() {
+    carry::FourTuple one;
     for (auto &end : one.ends) {
         end.address.s6_addr[10] = end.address.s6_addr[11] = 0xff;
         end.address.s6_addr[12] = 127;
