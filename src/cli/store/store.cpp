@@ -278,8 +278,7 @@ std::uint64_t Store::Name::own_bytes(std::uint64_t sequence) const {
 // Those with a fault go first, so that a push over a damaged content costs no good one, and then the oldest.
 // Several contents are one file when one was committed again. The store keeps the first and the last name of
 // a file that stays. A file without a note stays too, and is none of those that `stay` counts.
-std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &known,
-                                          std::uint64_t stay) const {
+void Store::find_surplus(const std::string &name, const Name &known, StoreUpload::Options &options) const {
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> files;
     for (const auto &[sequence, entry] : known.contents) {
         if (!entry.has_note) {
@@ -287,10 +286,11 @@ std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &k
         }
         files[{entry.inode, entry.inode == 0 ? sequence : 0}].push_back(sequence);
     }
-    std::vector<std::uint64_t> go;
+    std::vector<std::uint64_t> between;
     std::vector<std::tuple<bool, std::uint64_t, std::span<const std::uint64_t>>> order;
     for (const auto &[file, sequences] : files) {
-        go.insert(go.end(), sequences.begin() + 1, std::max(sequences.end() - 1, sequences.begin() + 1));
+        between.insert(between.end(), sequences.begin() + 1,
+                       std::max(sequences.end() - 1, sequences.begin() + 1));
         const std::uint64_t last = sequences.back();
         order.emplace_back(last_fault_of(name, last, known.contents.at(last)).empty(), last, sequences);
     }
@@ -299,17 +299,22 @@ std::vector<std::uint64_t> Store::surplus(const std::string &name, const Name &k
                std::pair{std::get<0>(right), std::get<1>(right)};
     };
     std::ranges::sort(order, before);
-    order.resize(order.size() - std::min<std::uint64_t>(order.size(), stay));
-    for (const auto &[is_good, last, sequences] : order) {
-        go.push_back(sequences.front());
-        if (sequences.size() > 1) {
-            go.push_back(last);
+    const auto surplus = [&](std::uint64_t stay) {
+        std::vector<std::uint64_t> go = between;
+        const std::size_t count = order.size() - std::min<std::uint64_t>(order.size(), stay);
+        for (const auto &[is_good, last, sequences] : std::span{order}.first(count)) {
+            go.push_back(sequences.front());
+            if (sequences.size() > 1) {
+                go.push_back(last);
+            }
         }
-    }
-    return go;
+        return go;
+    };
+    options.surplus = surplus(options_.keep - (options.replaces ? 0 : 1));
+    options.surplus_of_rollback = surplus(options_.keep);
 }
 
-std::map<std::uint64_t, Store::Entry>::const_iterator Store::Name::tagged() const {
+Store::Contents::const_iterator Store::Name::tagged() const {
     const auto order = [](const auto &left, const auto &right) {
         return std::tuple{left.second.note.tag, left.first} < std::tuple{right.second.note.tag, right.first};
     };
@@ -669,11 +674,11 @@ int Store::try_file() const {
 
 std::string Store::what_stays(const std::string &name) const {
     const base::Lock lock{names_mutex_};
-    const auto found = names_.find(name);
-    if (found == names_.end() || found->second.contents.empty()) {
+    const auto *const newest = newest_of(name);
+    if (newest == nullptr) {
         return fmt::format("{} still has no content", name);
     }
-    const auto &[sequence, entry] = *found->second.contents.rbegin();
+    const auto &[sequence, entry] = *newest;
     const std::string fault = last_fault_of(name, sequence, entry);
     return fmt::format("{} still has content {}{}", name, sequence, fault.empty() ? "" : ", which " + fault);
 }
@@ -694,7 +699,8 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
     if (found != names_.end() && found->second.last >= largest_sequence) {
         return failed("{}: no sequence is left", name);
     }
-    StoreUpload::Options options{found == names_.end(), 0, {}, {}, {}, 0, true, true, false, {}};
+    StoreUpload::Options options;
+    options.is_new_name = found == names_.end();
     if (options.is_new_name) {
         if (names_.size() + space_->new_names.load(std::memory_order_relaxed) >= options_.max_names) {
             return failed("the store has {} names, and takes no other (rpma serve --max-names)",
@@ -706,48 +712,43 @@ Outcome<std::unique_ptr<StoreUpload>> Store::open_upload(const std::string &name
         sequence = found != names_.end() ? found->second.last + 1 : 1;
     }
     if (found != names_.end()) {
-        const auto &contents = found->second.contents;
+        const Name &known = found->second;
+        const auto &contents = known.contents;
         if (const auto same = contents.find(sequence); same != contents.end() && !same->second.has_note) {
             return failed("{}, so its file may be somebody else's, and is not replaced", same->second.damage);
         }
-        if (!contents.empty()) {
-            const auto &[newest, entry] = *contents.rbegin();
-            options.newest = newest;
-            options.newest_is_good = known_fault_of(name, newest, entry).text.empty();
-            options.tell_damage = [this, name, newest](const std::string &fault) {
-                take_fault({name, newest, {}, fault});
+        if (const auto *const newest = known.newest(); newest != nullptr) {
+            options.newest = newest->first;
+            options.newest_is_good = known_fault_of(name, newest->first, newest->second).text.empty();
+            options.tell_damage = [this, name, sequence = newest->first](const std::string &fault) {
+                take_fault({name, sequence, {}, fault});
             };
         }
-        if (const auto tagged = found->second.tagged(); tagged != contents.end()) {
+        if (const auto tagged = known.tagged(); tagged != contents.end()) {
             options.tagged = tagged->second.note;
             options.tagged_sequence = tagged->first;
             options.is_whole = known_fault_of(name, tagged->first, tagged->second).text.empty();
         }
         options.replaces = contents.contains(sequence);
-        options.surplus = surplus(name, found->second, options_.keep - (options.replaces ? 0 : 1));
+        find_surplus(name, known, options);
         std::erase(options.surplus, sequence);
-        options.surplus_of_rollback = surplus(name, found->second, options_.keep);
     }
     return std::make_unique<StoreUpload>(name, sequence, std::move(store), space_, std::move(options));
 }
 
 Listed Store::newest(const std::string &name) const {
     const base::Lock lock{names_mutex_};
-    const auto found = names_.find(name);
-    if (found == names_.end() || found->second.contents.empty()) {
-        return {name, 0, {}, {}};
-    }
-    const auto &[sequence, entry] = *found->second.contents.rbegin();
-    return {name, sequence, entry.note, entry.damage};
+    const auto *const newest = newest_of(name);
+    return newest != nullptr ? Listed{name, newest->first, newest->second.note, newest->second.damage}
+                             : Listed{name, 0, {}, {}};
 }
 
 std::vector<Listed> Store::newest() const {
     std::vector<Listed> all;
     const base::Lock lock{names_mutex_};
     for (const auto &[name, known] : names_) {
-        if (!known.contents.empty()) {
-            const auto &[sequence, entry] = *known.contents.rbegin();
-            all.push_back({name, sequence, entry.note, entry.damage});
+        if (const auto *const newest = known.newest(); newest != nullptr) {
+            all.push_back({name, newest->first, newest->second.note, newest->second.damage});
         }
     }
     return all;
@@ -755,12 +756,8 @@ std::vector<Listed> Store::newest() const {
 
 bool Store::is_newest_damaged(const std::string &name) const {
     const base::Lock lock{names_mutex_};
-    const auto found = names_.find(name);
-    if (found == names_.end() || found->second.contents.empty()) {
-        return false;
-    }
-    const auto &[sequence, entry] = *found->second.contents.rbegin();
-    return !last_fault_of(name, sequence, entry).empty();
+    const auto *const newest = newest_of(name);
+    return newest != nullptr && !last_fault_of(name, newest->first, newest->second).empty();
 }
 
 std::string Store::blocks(const std::string &name, std::uint64_t sequence) const {
@@ -836,6 +833,11 @@ std::string Store::list(const std::string &name) const {
         add(name, contents_of(name).value_or(Name{}));
     }
     return encode_list(contents);
+}
+
+const Store::Contents::value_type *Store::newest_of(const std::string &name) const {
+    const auto found = names_.find(name);
+    return found != names_.end() ? found->second.newest() : nullptr;
 }
 
 // Returns a copy of what is known of a name.

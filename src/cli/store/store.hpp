@@ -173,13 +173,18 @@ public:
 
 private:
     [[nodiscard]] int try_file() const;
+    using Contents = std::map<std::uint64_t, Entry>;  // by sequence
     struct Name {
-        std::map<std::uint64_t, Entry> contents;  // by sequence
-        std::uint64_t last = 0;                   // the highest sequence that was used
-        std::string unread;  // why its folder could not be read; nothing is known of its contents then
+        Contents contents;
+        std::uint64_t last = 0;  // the highest sequence that was used
+        std::string unread;      // why its folder could not be read; nothing is known of its contents then
 
+        // Returns the newest content; nullptr without one.
+        [[nodiscard]] const Contents::value_type *newest() const {
+            return contents.empty() ? nullptr : &*contents.rbegin();
+        }
         // Returns the newest content with a tag; the end without one.
-        [[nodiscard]] std::map<std::uint64_t, Entry>::const_iterator tagged() const;
+        [[nodiscard]] Contents::const_iterator tagged() const;
         // Returns the bytes of a content that no other content shares with it.
         [[nodiscard]] std::uint64_t own_bytes(std::uint64_t sequence) const;
     };
@@ -192,9 +197,8 @@ private:
     [[nodiscard]] Outcome<> know_itself();
     [[nodiscard]] Outcome<> read_names();
     [[nodiscard]] Outcome<> read_name(const std::string &name);
-    // Returns the contents of a name that go when so many of its files stay.
-    [[nodiscard]] std::vector<std::uint64_t> surplus(const std::string &name, const Name &known,
-                                                     std::uint64_t stay) const;
+    // Finds the contents of a name that go when the upload with these options is committed.
+    void find_surplus(const std::string &name, const Name &known, StoreUpload::Options &options) const;
     [[nodiscard]] Outcome<> make_durable();
     // In a thread of its own: compares the bytes of all contents with their checksums.
     void check();
@@ -218,6 +222,8 @@ private:
     enum class Look : std::uint8_t { None, Contents, ContentsAndFolders };
     std::uint64_t tell_names(Health &health, Look look) const;
     [[nodiscard]] std::optional<Name> contents_of(const std::string &name) const;
+    // Returns the newest content of a name; nullptr without one.
+    [[nodiscard]] const Contents::value_type *newest_of(const std::string &name) const REQUIRES(names_mutex_);
     [[nodiscard]] bool is_there(const std::string &name, std::uint64_t sequence) const;
     // Calls `look` with a copy of each name and its contents, one after the other, without the lock.
     void for_each_name(const std::function<void(const std::string &, const Name &)> &look) const;

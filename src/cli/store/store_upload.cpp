@@ -495,7 +495,8 @@ void StoreUpload::retire() {
         const base::Lock lock{space_->partial_mutex};
         remove_partial(folder.get());
     }
-    for (const std::uint64_t sequence : gone_) {
+    // One that stays after a crash goes with the next push.
+    for (const std::uint64_t sequence : options_.surplus) {
         if (unlinkat(folder.get(), std::to_string(sequence).c_str(), 0) != 0 && errno != ENOENT) {
             BASE_LOG(Warning, "%s: content %s cannot be removed: %s", name().c_str(),
                      std::to_string(sequence).c_str(), errno_text(errno));
@@ -557,8 +558,6 @@ Answer StoreUpload::publish() {
     if (fsync(file_.get()) != 0 || fsync(folder.get()) != 0) {
         return take_name_away(folder.get(), error_of_sync());
     }
-    // One that stays after a crash goes with the next push.
-    gone_ = options_.surplus;
     committed_ = true;
     return {Verdict::Done, 0, sequence()};
 }

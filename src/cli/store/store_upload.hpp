@@ -42,15 +42,15 @@ struct Space {
 class StoreUpload final : public Upload {
 public:
     struct Options {
-        bool is_new_name;
-        std::uint64_t newest;                            // the content before this one; 0 without one
+        bool is_new_name = false;
+        std::uint64_t newest = 0;                        // the content before this one; 0 without one
         std::vector<std::uint64_t> surplus;              // the contents that go when this one comes
         std::vector<std::uint64_t> surplus_of_rollback;  // the same, when this one is an earlier one again
         Note tagged;                                     // that of the newest tag, if there is one
-        std::uint64_t tagged_sequence;                   // of its content
-        bool is_whole;        // as far as is known without a look at its file, that is good
-        bool newest_is_good;  // as far as is known without a look at its file
-        bool replaces;        // there is a content of its sequence
+        std::uint64_t tagged_sequence = 0;               // of its content
+        bool is_whole = true;        // as far as is known without a look at its file, that is good
+        bool newest_is_good = true;  // as far as is known without a look at its file
+        bool replaces = false;       // there is a content of its sequence
         // Takes what is wrong with the newest content. Any thread may call it.
         std::function<void(const std::string &)> tell_damage;
     };
@@ -134,9 +134,8 @@ private:
     Note note_;
     std::uint64_t inode_ = 0;
     std::uint64_t rolled_back_ = 0;  // the content that was committed again
-    bool committed_ = false;
-    bool may_resume_ = false;          // after it was cut off
-    std::vector<std::uint64_t> gone_;  // the contents whose files may go
+    bool committed_ = false;         // what is surplus may go
+    bool may_resume_ = false;        // after it was cut off
 };
 
 }  // namespace cli
