@@ -141,6 +141,11 @@ enum class Ask : std::uint8_t {
     Tag = 7,
 };
 
+// Returns whether a push ends with the request: nothing may follow.
+[[nodiscard]] constexpr bool commits(Ask ask) {
+    return ask == Ask::Commit || ask == Ask::Rollback;
+}
+
 inline constexpr std::uint64_t look_to_resume = 1;
 
 //    0     4          8        16       24      88

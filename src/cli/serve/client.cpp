@@ -73,7 +73,7 @@ Outcome<> Push::take(const Request &request, std::uint64_t capacity, Storage::Jo
     if (request.ask != Ask::Alive) {
         job.upload = upload_;
     }
-    is_over_ = request.ask == Ask::Commit || rolls_back;
+    is_over_ = commits(request.ask);
     return {};
 }
 

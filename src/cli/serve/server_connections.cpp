@@ -197,7 +197,7 @@ void Server::tell_verdict(const Storage::Job &job) const {
     if (answer.verdict == Verdict::Done && request.ask == Ask::Store) {
         return metrics_.stored(request.length, job.seconds);
     }
-    if (request.ask != Ask::Commit && request.ask != Ask::Rollback) {
+    if (!commits(request.ask)) {
         return;
     }
     const std::string &name = job.upload->name();
@@ -274,7 +274,6 @@ void Server::finish(Storage::Job &job) {
     if (job.room == Storage::Room::Wanted) {
         return make_room(std::move(job));
     }
-    const Ask ask = job.request.ask;
     const bool done = job.answer.verdict == Verdict::Done;
     if (storage_error_ == 0 && Store::is_fatal(job.answer)) {
         storage_error_ = job.answer.error;
@@ -283,9 +282,9 @@ void Server::finish(Storage::Job &job) {
                          "again, pulls are",
                          store_.text(), errno_text(storage_error_)));
     }
-    const bool commits = ask == Ask::Commit || ask == Ask::Rollback;
-    const Content content = commits && done ? store_.committed(*job.upload) : Content{};
-    if (commits && (job.answer.error == EEXIST || job.answer.verdict == Verdict::Unknown)) {
+    const bool is_commit = commits(job.request.ask);
+    const Content content = is_commit && done ? store_.committed(*job.upload) : Content{};
+    if (is_commit && (job.answer.error == EEXIST || job.answer.verdict == Verdict::Unknown)) {
         store_.skip_sequence(*job.upload);
     }
     tell_verdict(job);
@@ -294,7 +293,7 @@ void Server::finish(Storage::Job &job) {
     if (found != clients_.end()) {
         answer_request(found->first, found->second, job);
     }
-    if (!commits) {
+    if (!is_commit) {
         return;
     }
     const std::string name = job.upload->name();
@@ -337,7 +336,7 @@ void Server::answer_request(int fd, Client &client, Storage::Job &job) {
         client.activity.be_active();
     }
     client.find_whether_it_waits();
-    const bool is_last = ask == Ask::Commit || ask == Ask::Rollback || job.answer.verdict == Verdict::Newer;
+    const bool is_last = commits(ask) || job.answer.verdict == Verdict::Newer;
     if (const auto told = reply(client.connection.get(), client.where(), job.place, job.answer); !told) {
         drop(fd, fmt::format("it {}", told.error().text));
     } else if (is_last) {

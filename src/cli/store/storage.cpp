@@ -36,12 +36,11 @@ void release(Storage::Job &job) {
 
 // Gives up what the caller does not need of a job that is done: this may be the last that has it.
 void give_up(Storage::Job &job) {
-    const Ask ask = job.request.ask;
     job.look = nullptr;
-    if (ask == Ask::Store) {
+    if (job.request.ask == Ask::Store) {
         job.memory = {};
     }
-    if (ask != Ask::Commit && ask != Ask::Rollback) {
+    if (!commits(job.request.ask)) {
         job.upload.reset();
     }
 }
@@ -84,8 +83,7 @@ Answer answer(Storage::Job &job) {
     try {
         return answer_with_memory(job);
     } catch (const std::bad_alloc &) {
-        const Ask ask = job.request.ask;
-        if (job.upload && (ask == Ask::Commit || ask == Ask::Rollback || ask == Ask::Tag)) {
+        if (job.upload && (commits(job.request.ask) || job.request.ask == Ask::Tag)) {
             throw;
         }
         return {Verdict::NotDurable, ENOMEM};
