@@ -155,7 +155,7 @@ using RequestBytes = std::array<std::byte, 24 + longest_label>;
 inline constexpr std::uint32_t most_requests = 16;
 
 struct Request {
-    Ask ask;
+    Ask ask{};
     std::uint64_t offset = 0;  // in the content
     std::uint64_t length = 0;
     std::uint32_t checksum = 0;

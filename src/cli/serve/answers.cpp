@@ -110,7 +110,7 @@ Outcome<> PullAnswers::serve(const ibv_wc &message) {
 }
 
 Outcome<> PullAnswers::give_look(std::uint64_t place) {
-    Storage::Job job{};
+    Storage::Job job;
     looks_ = true;
     Storage::give_text(job, look_());
     looks_ = false;

@@ -126,4 +126,14 @@ std::uint64_t Push::reserved() const {
     return room - std::min(room, stored_);
 }
 
+Storage::Job Client::job(Request request, std::uint64_t place) const {
+    Storage::Job made;
+    made.client = number;
+    made.place = place;
+    made.origin = origin;
+    made.request = std::move(request);
+    made.who = who;
+    return made;
+}
+
 }  // namespace cli

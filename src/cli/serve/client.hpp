@@ -146,6 +146,8 @@ struct Client {
     // a file. The server's thread makes none.
     [[nodiscard]] bool may_wait() const { return pull != nullptr || mode == Mode::MeasureDurable; }
     [[nodiscard]] Messages where() const { return {memory.bytes(), messages.get()}; }
+    // Returns a job for it, and for the request in this place.
+    [[nodiscard]] Storage::Job job(Request request = {}, std::uint64_t place = 0) const;
     void find_whether_it_waits() {
         activity.wait_for_storage(asks != 0 || (push != nullptr && push->is_behind()));
     }

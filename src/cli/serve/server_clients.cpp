@@ -430,7 +430,7 @@ void Server::open(Arrival arrival) {
     const Client &client = arrival.client;
     const std::uint64_t number = client.number;
     arrival.opened = std::make_shared<Opened>();
-    Storage::Job job{number, 0, client.origin, {.ask = Ask::Look}, client.who, {}, {}};
+    Storage::Job job = client.job({.ask = Ask::Look});
     // The file in which clients measure is made in the store, and no pull waits for a change of the store.
     job.kind = arrival.hello.mode == Mode::MeasureDurable ? Storage::Kind::Push : Storage::Kind::Open;
     job.open = [&store = store_, hello = arrival.hello, opened = arrival.opened] {

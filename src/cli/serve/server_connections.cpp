@@ -140,7 +140,7 @@ Outcome<> Server::serve(Client &client, const ibv_wc &message) {
     if (!stores) {
         return failed("{}", no_store_here);
     }
-    Storage::Job job{client.number, message.wr_id, client.origin, request, client.who, {}, {}};
+    Storage::Job job = client.job(request, message.wr_id);
     TRY(client.push->take(request, store_.capacity(), job));
     client.asks += is_counted(request.ask) ? 1 : 0;
     client.find_whether_it_waits();
@@ -162,7 +162,7 @@ Outcome<> Server::look(Client &client, std::size_t place, const Request &request
     client.look = {Clock::now(), place};
     ++client.asks;
     client.find_whether_it_waits();
-    Storage::Job job{client.number, place, client.origin, {.ask = Ask::Look}, client.who, {}, {}};
+    Storage::Job job = client.job({.ask = Ask::Look}, place);
     job.kind = pushes ? Storage::Kind::Push : Storage::Kind::Look;
     if (pushes) {
         job.after = client.name;
@@ -298,7 +298,11 @@ void Server::finish(Storage::Job &job) {
     }
     const std::string name = job.upload->name();
     commits_.erase(name);
-    Storage::Job rest{job.client, 0, job.origin, {}, job.who, std::move(job.upload), {}};
+    Storage::Job rest;
+    rest.client = job.client;
+    rest.origin = job.origin;
+    rest.who = job.who;
+    rest.upload = std::move(job.upload);
     rest.releases = true;
     storage_.submit(std::move(rest));
     if (done) {
@@ -390,9 +394,11 @@ void Server::drop(int fd, const std::string &why, const char *reason, std::optio
         return leave(std::move(leaves), told);
     }
     Client &gone = found->second;
-    Storage::Job upload{gone.number, 0, gone.origin, {}, gone.who, gone.push ? gone.push->upload() : nullptr,
-                        {}};
-    Storage::Job memory{gone.number, 0, gone.origin, {}, gone.who, {}, gone.device, std::move(gone.regions)};
+    Storage::Job upload = gone.job();
+    upload.upload = gone.push ? gone.push->upload() : nullptr;
+    Storage::Job memory = gone.job();
+    memory.device = gone.device;
+    memory.regions = std::move(gone.regions);
     memory.kind = Storage::Kind::Memory;
     clients_.erase(found);
     if (!memory.regions.empty()) {
@@ -519,8 +525,7 @@ void Server::answer_without_look(int fd) {
          fmt::format(
              "storage has not told for {} seconds which contents are good, and how much room there is",
              std::chrono::floor<std::chrono::seconds>(patience_with_look).count())});
-    Storage::Job job{client.number, client.look->place, client.origin, {.ask = Ask::Look}, client.who, {},
-                     client.device};
+    Storage::Job job = client.job({.ask = Ask::Look}, client.look->place);
     Storage::give_text(job, encode_health(told));
     answer_request(fd, client, job);
 }

@@ -40,29 +40,27 @@ public:
     // A client has asked for room, to store, or to commit; or there is something to open or to look at for
     // it; or it is gone.
     struct Job {
-        std::uint64_t client;  // this and the next are the caller's
-        std::uint64_t place;
-        base::Origin origin;
+        std::uint64_t client = 0;  // this and the next are the caller's
+        std::uint64_t place = 0;
+        base::Origin origin{};
         Request request;
         Who who;
         std::shared_ptr<Upload> upload;
         std::shared_ptr<const DevicePeer> device;  // of the regions
-        // NOLINTBEGIN(readability-redundant-member-init): g++ wants them where a job is made without
-        std::vector<LocalRegion> regions{};   // of a release: giving them up may wait for the peer
-        std::span<const std::byte> first{};   // of a Store: the bytes
-        std::span<const std::byte> rest{};    // and those behind them
-        std::function<std::string()> look{};  // of a Look: makes the text
-        std::function<void()> open{};         // opens what a client wants before it is accepted
-        Answer answer{};                      // set when the job is done
-        Memory memory{};                      // of a Look that is done; the window of a Store
-        double seconds = 0;                   // how long storage took
-        bool releases = false;                // it gives up what it has
-        bool leaves = false;                  // submit_release() has made it
+        std::vector<LocalRegion> regions;          // of a release: giving them up may wait for the peer
+        std::span<const std::byte> first;          // of a Store: the bytes
+        std::span<const std::byte> rest;           // and those behind them
+        std::function<std::string()> look;         // of a Look: makes the text
+        std::function<void()> open;                // opens what a client wants before it is accepted
+        Answer answer;                             // set when the job is done
+        Memory memory;                             // of a Look that is done; the window of a Store
+        double seconds = 0;                        // how long storage took
+        bool releases = false;                     // it gives up what it has
+        bool leaves = false;                       // submit_release() has made it
         Room room = Room::Unasked;
-        std::optional<std::string> after{};  // it waits for earlier releases of this name; empty: of all
+        std::optional<std::string> after;  // it waits for earlier releases of this name; empty: of all
         Kind kind = Kind::Push;
         std::uint64_t number = 0;  // of its submission
-        // NOLINTEND(readability-redundant-member-init)
     };
 
     Storage() = default;

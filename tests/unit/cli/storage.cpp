@@ -40,9 +40,12 @@ public:
 
 cli::Storage::Job job_of(std::uint64_t client, std::uint64_t origin, std::shared_ptr<cli::Upload> upload,
                          cli::Ask ask) {
-    cli::Request request{};
-    request.ask = ask;
-    return {client, 0, base::Origin{origin}, request, {}, std::move(upload), {}};
+    cli::Storage::Job job;
+    job.client = client;
+    job.origin = base::Origin{origin};
+    job.request.ask = ask;
+    job.upload = std::move(upload);
+    return job;
 }
 
 // Returns the jobs that are done, when one is.
