@@ -188,7 +188,7 @@ rpma_conn_req::Made rpma_conn_req::make_bare(const rpma_peer &peer, verbs::Id id
     }
     req->connection_.id = std::move(id);
     req->arrived(std::move(private_data));
-    req->bare_ = true;
+    req->state_ = State::Bare;
     // The id leaves the endpoint's channel at once, because the request may outlive the endpoint.
     if (const int result = req->connection_.make_event_channel(peer.provider(), events); result != 0) {
         return librpma::Failure{result};
@@ -202,7 +202,6 @@ rpma_conn_req::Made rpma_conn_req::make_with_queues(const rpma_peer &peer, verbs
     auto req = make_bare(peer, std::move(id), std::move(private_data), configuration.events);
     if (req) {
         (*req)->configuration_ = configuration;
-        (*req)->bare_ = false;
         if (const int result = (*req)->make_ready(); result != 0) {
             return librpma::Failure{result};
         }
@@ -211,7 +210,7 @@ rpma_conn_req::Made rpma_conn_req::make_with_queues(const rpma_peer &peer, verbs
 }
 
 int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionConfiguration &configuration) {
-    if (!bare_) {
+    if (state_ != State::Bare) {
         BASE_LOG(Error, "only a request of rpma_ep_next_bare_req is prepared, and once");
         return RPMA_E_INVAL;
     }
@@ -220,19 +219,17 @@ int rpma_conn_req::prepare(const rpma_peer &peer, const librpma::ConnectionConfi
                  connection_.id->verbs->device->name, peer.pd()->context->device->name);
         return RPMA_E_INVAL;
     }
-    bare_ = false;
     peer_ = &peer;
     configuration_ = configuration;
-    if (configuration.events != nullptr) {
+    if (configuration.events != nullptr || !connection_.event_channel) {
         auto own = std::move(connection_.event_channel);
-        failed_ = connection_.make_event_channel(peer.provider(), configuration.events);
-        if (failed_ != 0) {
+        const int result = connection_.make_event_channel(peer.provider(), configuration.events);
+        if (result != 0) {
             connection_.event_channel = std::move(own);
+            return fail(result);
         }
-    } else if (!connection_.event_channel) {
-        failed_ = connection_.make_event_channel(peer.provider(), nullptr);
     }
-    return failed_ != 0 ? failed_ : make_ready();
+    return make_ready();
 }
 
 void rpma_conn_req::arrived(librpma::PrivateData private_data) {
@@ -247,12 +244,19 @@ int rpma_conn_req::make_ready() {
                  "the request came without the TLS that its configuration asks for: expected the same %s of "
                  "the endpoint (rpma_ep_cfg_set_tls)",
                  configuration_.tls->c_str());
-        failed_ = RPMA_E_INVAL;
-        return failed_;
+        return fail(RPMA_E_INVAL);
     }
-    failed_ = connection_.make_queues(*peer_, configuration_);
-    ready_ = failed_ == 0;
-    return failed_;
+    if (const int result = connection_.make_queues(*peer_, configuration_); result != 0) {
+        return fail(result);
+    }
+    state_ = State::Ready;
+    return 0;
+}
+
+int rpma_conn_req::fail(int result) {
+    state_ = State::Failed;
+    failure_ = result;
+    return result;
 }
 
 int rpma_conn_req::set_blocking(bool blocking) const {
@@ -288,9 +292,9 @@ int rpma_conn_req::advance(verbs::Event event) {
         case RDMA_CM_EVENT_ADDR_RESOLVED:
             event.reset();
             if (provider.cm.resolve_route(connection_.id.get(), configuration_.timeout_ms) != 0) {
-                failed_ = librpma::log_provider_failure("rdma_resolve_route", errno);
+                return fail(librpma::log_provider_failure("rdma_resolve_route", errno));
             }
-            return failed_;
+            return 0;
         case RDMA_CM_EVENT_ROUTE_RESOLVED:
             event.reset();
             return make_ready();
@@ -298,8 +302,7 @@ int rpma_conn_req::advance(verbs::Event event) {
             auto private_data = librpma::PrivateData::copy(event->param.conn);
             event.reset();
             if (!private_data) {
-                failed_ = private_data.error();
-                return failed_;
+                return fail(private_data.error());
             }
             arrived(std::move(*private_data));
             return make_ready();
@@ -308,20 +311,19 @@ int rpma_conn_req::advance(verbs::Event event) {
             error_ = event->status < 0 ? -event->status : EHOSTUNREACH;
             BASE_LOG(Error, "no connection: %s, %s", provider.cm.event_str(event->event),
                      librpma::error_text(event->status < 0 ? -event->status : event->status));
-            failed_ = RPMA_E_PROVIDER;
-            return failed_;
+            return fail(RPMA_E_PROVIDER);
     }
 }
 
 bool rpma_conn_req::take(verbs::Event event) {
     const base::Lock lock{beginning_};
-    return advance(std::move(event)) != 0 || ready_;
+    return advance(std::move(event)) != 0 || ready();
 }
 
 int rpma_conn_req::proceed() {
-    while (!ready_) {
-        if (failed_ != 0) {
-            return failed_;
+    while (!ready()) {
+        if (state_ == State::Failed) {
+            return failure_;
         }
         if (!waits_on_descriptor_) {
             return RPMA_E_AGAIN;
@@ -335,7 +337,7 @@ int rpma_conn_req::proceed() {
 
 // The steps that can fail come before the answer, so that an accepted peer has a connection.
 librpma::Result<std::unique_ptr<rpma_conn>> rpma_conn_req::prepare_connection() {
-    if (!ready_) {
+    if (!ready()) {
         BASE_LOG(Error, "the request cannot be connected yet (rpma_conn_req_proceed, rpma_conn_req_prepare)");
         return librpma::Failure{RPMA_E_INVAL};
     }

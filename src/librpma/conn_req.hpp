@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 
 #include "base/mutex.hpp"
 #include "librpma/conn.hpp"
@@ -36,7 +37,7 @@ public:
     rpma_conn_req &operator=(const rpma_conn_req &) = delete;
 
     // Returns whether there is a queue pair, and everything that connecting needs is known.
-    [[nodiscard]] bool ready() const { return ready_; }
+    [[nodiscard]] bool ready() const { return state_ == State::Ready; }
     [[nodiscard]] int proceed();
     // Makes the queues of a request that has none, with this peer, which must be on the device that the
     // request came by.
@@ -65,7 +66,7 @@ public:
     // errno value; 0 when it does not fail.
     [[nodiscard]] int error() const {
         const int local = error_ != 0 ? error_ : ECONNABORTED;
-        return failed_ != 0 ? local : 0;
+        return state_ == State::Failed ? local : 0;
     }
 
     void set_context(void *context) { context_ = context; }
@@ -86,16 +87,21 @@ private:
     [[nodiscard]] int advance(verbs::Event event);
     void arrived(librpma::PrivateData private_data);
     [[nodiscard]] int make_ready();
+    [[nodiscard]] int fail(int result);
     [[nodiscard]] librpma::Result<std::unique_ptr<rpma_conn>> prepare_connection();
+
+    //  ask(), begin(), adopt() ─► Underway ─ events ─────────┐
+    //  make_with_queues(), adopt() of an initiator ──────────┼─► Ready      a step that fails ─► Failed
+    //  make_bare() ─► Bare ─ prepare() ──────────────────────┘
+    enum class State : std::uint8_t { Underway, Bare, Ready, Failed };
 
     const rpma_peer *peer_;
     librpma::ConnectionConfiguration configuration_;
+    State state_ = State::Underway;
+    int failure_ = 0;       // in Failed: what proceed() returns
+    int error_ = 0;         // an errno value, when the network or the peer is the reason of that
     bool passive_ = false;  // a peer waits for the answer
-    bool ready_ = false;
-    bool bare_ = false;  // it has no queues before prepare()
     bool waits_on_descriptor_ = false;
-    int failed_ = 0;
-    int error_ = 0;  // an errno value, when the network or the peer is the reason
     void *context_ = nullptr;
     base::Mutex beginning_;  // held while the request is made, because its first event may come in another
                              // thread meanwhile
