@@ -165,6 +165,44 @@ void found(std::uint32_t place) {
     (void)sockets.with_number(place, [](int, Socket &socket) { Meeting::look_soon(socket); });
 }
 
+// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays
+// held.
+void drain_until(base::Clock::time_point until) {
+    if (MirrorDevice *const used = loaded; used != nullptr && !base::is_in_parents_memory()) {
+        used->drain(until);
+    }
+}
+
+// Each socket of this process sends through TCP from here on, and its peer is asked to. Waits for a second at
+// most.
+void come_back() {
+    bool any = false;
+    const auto for_mirrored = [](auto use) {
+        sockets.for_all([&](int fd, Socket &socket) {
+            if (mirrors::of(socket) != nullptr && socket.is_linked()) {
+                use(fd, socket);
+            }
+        });
+    };
+    sockets.for_all([](int, Socket &socket) { Meeting::look_no_more(socket); });
+    const auto until = base::Clock::now() + waits_for_answers;
+    for_mirrored([&](int, Socket &socket) {
+        socket.ask_back(until);
+        any = true;
+    });
+    bool waits = any;
+    while (waits && base::Clock::now() < until) {
+        waits = false;
+        for_mirrored([&](int, const Socket &socket) { waits = waits || !socket.is_back(); });
+        if (waits) {
+            (void)sched_yield();
+        }
+    }
+    if (any) {
+        drain_until(until);
+    }
+}
+
 // Stands beside this library, under the name that the environment gives the device.
 MirrorDevice *load(const char *name) {
     Dl_info own{};
@@ -180,19 +218,11 @@ MirrorDevice *load(const char *name) {
         return nullptr;
     }
     // A fork calls the last one first: the device's hooks, which stop it, come behind.
-    (void)pthread_atfork([] { mirrors::come_back(); }, nullptr, nullptr);
+    (void)pthread_atfork(come_back, nullptr, nullptr);
     using Begin = MirrorDevice *(const char *, const Answers *);
     static constexpr Answers answers{.told = told, .lost = lost, .found = found, .is_peer = is_peer};
     auto *const begin = reinterpret_cast<Begin *>(dlsym(library, "rpma_carry_device"));
     return begin != nullptr ? begin(name, &answers) : nullptr;
-}
-
-// A child that has only a copy of the parent's memory has no agent, and a lock that the agent held stays
-// held.
-void drain_until(base::Clock::time_point until) {
-    if (MirrorDevice *const used = loaded; used != nullptr && !base::is_in_parents_memory()) {
-        used->drain(until);
-    }
 }
 
 const base::ForkHook mirrors_stay_with_parents{
@@ -250,34 +280,6 @@ void set(const Socket &socket, Mirror *mirror) {
 
 void drain() {
     drain_until(base::Clock::now() + waits_for_answers);
-}
-
-void come_back() {
-    bool any = false;
-    const auto for_mirrored = [](auto use) {
-        sockets.for_all([&](int fd, Socket &socket) {
-            if (of(socket) != nullptr && socket.is_linked()) {
-                use(fd, socket);
-            }
-        });
-    };
-    sockets.for_all([](int, Socket &socket) { Meeting::look_no_more(socket); });
-    const auto until = base::Clock::now() + waits_for_answers;
-    for_mirrored([&](int, Socket &socket) {
-        socket.ask_back(until);
-        any = true;
-    });
-    bool waits = any;
-    while (waits && base::Clock::now() < until) {
-        waits = false;
-        for_mirrored([&](int, const Socket &socket) { waits = waits || !socket.is_back(); });
-        if (waits) {
-            (void)sched_yield();
-        }
-    }
-    if (any) {
-        drain_until(until);
-    }
 }
 
 }  // namespace mirrors

@@ -113,9 +113,6 @@ namespace mirrors {
 void set(const Socket &socket, Mirror *mirror);
 // Waits until the peers get all that was pushed, whatever this process does next; a second at most.
 void drain();
-// Each socket of this process sends through TCP from here on, and its peer is asked to. Waits for a second at
-// most.
-void come_back();
 
 }  // namespace mirrors
 

@@ -13,20 +13,20 @@
 
 namespace soft {
 
-// Returns whether this value of SOFTRDMA_CRC, nullptr when it is not set, asks for CRC32C. Fails with EINVAL,
+// Returns whether this value of a variable is 1; nullptr stands for one that is not set. Fails with EINVAL,
 // and logs it, when the value is not valid.
-[[nodiscard]] inline base::Result<bool> crc_asked_for(const char *value) {
+[[nodiscard]] inline base::Result<bool> is_asked_for(const char *variable, const char *value) {
     const std::string_view word{value != nullptr ? value : ""};
     if (!word.empty() && word != "0" && word != "1") {
-        BASE_LOG(Error, "SOFTRDMA_CRC is \"%s\", expected 0 or 1: no device is opened", value);
+        BASE_LOG(Error, "%s is \"%s\", expected 0 or 1: no device is opened", variable, value);
         return base::failure(EINVAL);
     }
     return word == "1";
 }
 
-// Returns the meaning of SOFTRDMA_CRC at the first call. After a failure no device opens.
+// Returns whether SOFTRDMA_CRC asks for CRC32C at the first call. After a failure no device opens.
 [[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
-    static const base::Result<bool> once = crc_asked_for(secure_getenv("SOFTRDMA_CRC"));
+    static const base::Result<bool> once = is_asked_for("SOFTRDMA_CRC", secure_getenv("SOFTRDMA_CRC"));
     return once;
 }
 
@@ -57,20 +57,10 @@ enum class WithinHost : std::uint8_t { Tcp, Rings, Direct };
     return once;
 }
 
-// Returns whether this value of SOFTRDMA_ROCE, nullptr when it is not set, asks for devices that look like
-// cards of RoCE to their program. Fails with EINVAL, and logs it, when the value is not valid.
-[[nodiscard]] inline base::Result<bool> roce_asked_for(const char *value) {
-    const std::string_view word{value != nullptr ? value : ""};
-    if (!word.empty() && word != "0" && word != "1") {
-        BASE_LOG(Error, "SOFTRDMA_ROCE is \"%s\", expected 0 or 1: no device is opened", value);
-        return base::failure(EINVAL);
-    }
-    return word == "1";
-}
-
-// Returns the meaning of SOFTRDMA_ROCE at the first call. After a failure no device opens.
+// Returns whether SOFTRDMA_ROCE asks at the first call for devices that look like cards of RoCE to their
+// program. After a failure no device opens.
 [[nodiscard]] inline const base::Result<bool> &roce_of_environment() {
-    static const base::Result<bool> once = roce_asked_for(secure_getenv("SOFTRDMA_ROCE"));
+    static const base::Result<bool> once = is_asked_for("SOFTRDMA_ROCE", secure_getenv("SOFTRDMA_ROCE"));
     return once;
 }
 
