@@ -25,20 +25,6 @@ std::map<ibv_context *, Device> &devices() REQUIRES(lock_of_devices) {
 // A forked child uses its parent's peers, which do not change.
 const base::HeldWhileForking<lock_of_devices> devices_survive_forks{base::ForkLevel::Stream};
 
-base::Result<const Device *> device_of(ibv_context *context, rpma_device_kind kind) {
-    const base::Lock lock{lock_of_devices};
-    if (const auto known = devices().find(context); known != devices().end()) {
-        return &known->second;
-    }
-    auto peer = made<Peer>(rpma_peer_new, context);
-    if (!peer) {
-        return std::unexpected{peer.error()};
-    }
-    return &devices()
-                .try_emplace(context, context, std::move(*peer), kind == RPMA_DEVICE_KERNEL)
-                .first->second;
-}
-
 // Never destroyed: other threads may be in a call when main() returns.
 base::InterfaceTable &table() {
     static auto *const chosen = new base::InterfaceTable;
@@ -69,7 +55,7 @@ base::Result<const Device *> find(const sockaddr_storage &local, rpma_device_kin
                          context->device->name, host->c_str());
                 return nullptr;
             }
-            return device_of(context, kind);
+            return Device::of(context, kind);
         case RPMA_E_NOSUPP:
             return nullptr;
         default:
@@ -119,7 +105,17 @@ bool Device::soft_may_serve(int family) {
 }
 
 base::Result<const Device *> Device::of(ibv_context *context, rpma_device_kind kind) {
-    return device_of(context, kind);
+    const base::Lock lock{lock_of_devices};
+    if (const auto known = devices().find(context); known != devices().end()) {
+        return &known->second;
+    }
+    auto peer = made<Peer>(rpma_peer_new, context);
+    if (!peer) {
+        return std::unexpected{peer.error()};
+    }
+    return &devices()
+                .try_emplace(context, context, std::move(*peer), kind == RPMA_DEVICE_KERNEL)
+                .first->second;
 }
 
 }  // namespace stream
