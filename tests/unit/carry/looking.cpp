@@ -32,7 +32,7 @@ void a_look_that_finds_something_is_followed_by_another(void **) {
 
 void looks_in_vain_become_rare(void **) {
     Looks looks;
-    for (const unsigned expected : {1, 3, 7, 15, 31, 63, 127, 255, 255}) {
+    for (const unsigned expected : {1U, 3U, 7U, 15U, 31U, 63U, 127U, 255U, 255U}) {
         looks.took(carry::looks_for, false);
         assert_int_equal(left_out(looks), expected);
     }
