@@ -95,12 +95,14 @@ void tell_withheld_lines(Clock::time_point now, bool before_their_time);
 
 // This is a macro because it needs the caller's file, line and function, and must not evaluate its arguments
 // when the line is not wanted.
-#define BASE_LOG(level, format, ...)                                                                \
-    do {                                                                                            \
-        if (base::log_wanted(base::LogLevel::level)) {                                              \
-            base::log_sink()(static_cast<int>(base::LogLevel::level), __FILE__, __LINE__, __func__, \
-                             format "\n" __VA_OPT__(, ) __VA_ARGS__);                               \
-        }                                                                                           \
+#define BASE_LOG(level, format, ...) BASE_LOG_AT(base::LogLevel::level, format __VA_OPT__(, ) __VA_ARGS__)
+// The same, with a level that is computed.
+#define BASE_LOG_AT(level, format, ...)                                             \
+    do {                                                                            \
+        if (base::log_wanted(level)) {                                              \
+            base::log_sink()(static_cast<int>(level), __FILE__, __LINE__, __func__, \
+                             format "\n" __VA_OPT__(, ) __VA_ARGS__);               \
+        }                                                                           \
     } while (false)
 
 // These two are for lines that a peer causes; the second takes the level's value.

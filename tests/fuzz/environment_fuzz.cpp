@@ -63,6 +63,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
         require(asked.has_value() == (value.empty() || value == "0" || value == "1"),
                 "another word is refused");
         require(asked.value_or(false) == (value == "1"), "only 1 asks for it");
+        const auto engines = soft::engines_asked_for(value.c_str());
+        require(!engines || (*engines >= 1 && *engines <= soft::most_engines), "there are 1 to 64 engines");
+        require(engines ? value.find_first_not_of("0123456789") == std::string::npos : !value.empty(),
+                "another word is refused, and no value is not");
         const auto within_host = soft::within_host_asked_for(value.c_str());
         require(
             within_host.has_value() == (value.empty() || value == "on" || value == "rings" || value == "off"),

@@ -117,6 +117,9 @@ RPMA_DEVICE=hardware wrong_settings 'RPMA_DEVICE is "hardware", expected auto, k
 RPMA_DEVICE=hardware refused_with 2 'RPMA_DEVICE is "hardware", expected auto, kernel or soft' "$rpma" devices
 SOFTRDMA_MPTCP=yes wrong_settings 'SOFTRDMA_MPTCP is "yes", expected on, off or auto'
 SOFTRDMA_CRC=yes wrong_settings 'SOFTRDMA_CRC is "yes", expected 0 or 1'
+for wrong in yes 0 65 -1 2x; do
+    SOFTRDMA_ENGINES=$wrong wrong_settings "SOFTRDMA_ENGINES is \"$wrong\", expected a number from 1 to 64"
+done
 SOFTRDMA_SHM=yes wrong_settings 'SOFTRDMA_SHM is "yes", expected on, rings or off'
 RPMA_TLS=bogus wrong_settings 'RPMA_TLS is "bogus", expected psk:FILE or x509:FILE'
 RPMA_TLS=psk:/absent wrong_settings 'TLS: /absent: No such file or directory'

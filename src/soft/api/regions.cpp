@@ -15,6 +15,7 @@
 #include "soft/memory/memory.hpp"
 #include "soft/memory/offers.hpp"
 #include "soft/memory/window.hpp"
+#include "soft/progress/engines.hpp"
 #include "soft/queues/any_queue_pair.hpp"
 #include "softrdma.h"
 
@@ -63,12 +64,12 @@ base::Result<std::unique_ptr<persist::Region>> durable_of(void *address, std::si
     return persist::Region::open(address, length);
 }
 
-// Has a thread stand by for the engine when the engine may have to wait for storage to touch the memory.
+// Has a thread stand by for each engine when it may have to wait for storage to touch the memory.
 void watch(std::uintptr_t address, std::size_t length, unsigned access) {
-    Engine &engine = Engine::instance();
-    if (!engine.is_watched() &&
+    Engines &engines = Engines::instance();
+    if (!engines.is_watched() &&
         (is_implicit(address, length, access) || persist::is_of_file(address, length))) {
-        engine.watch();
+        engines.watch();
     }
 }
 

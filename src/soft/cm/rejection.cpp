@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/origin.hpp"
-#include "soft/progress/progress.hpp"
+#include "soft/progress/engines.hpp"
 
 namespace soft {
 
@@ -32,7 +32,7 @@ base::Result<void> refuse(std::unique_ptr<Link> link, const tcp::Address &peer, 
                           Reason reason, std::span<const std::byte> private_data) {
     const auto sent = send_rejection(*link, request, reason, private_data);
     link->finish();
-    Engine::instance().drain(std::move(link), base::origin_of(peer));
+    Engines::instance().drains().add(std::move(link), base::origin_of(peer));
     return sent;
 }
 

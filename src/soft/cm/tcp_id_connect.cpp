@@ -10,6 +10,7 @@
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
 #include "soft/ground/interfaces.hpp"
+#include "soft/progress/engines.hpp"
 #include "soft/transport/batch.hpp"
 
 namespace soft {
@@ -81,7 +82,7 @@ void terminate(std::unique_ptr<Link> link, base::Origin peer, bool crc, const wi
                      body);
     (void)batch.send(*link);
     link->finish();
-    Engine::instance().drain(std::move(link), peer);
+    Engines::instance().drains().add(std::move(link), peer);
 }
 
 }  // namespace

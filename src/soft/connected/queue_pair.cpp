@@ -12,6 +12,7 @@
 #include "soft/ground/environment.hpp"
 #include "soft/ground/limits.hpp"
 #include "soft/memory/window.hpp"
+#include "soft/progress/engines.hpp"
 
 namespace soft {
 
@@ -115,7 +116,7 @@ void QueuePair::take_down(bool going) {
     }
     if (link) {
         link->finish();
-        Engine::instance().drain(std::move(link), access_.origin(), std::move(unread_share));
+        Engines::instance().drains().add(std::move(link), access_.origin(), std::move(unread_share));
     }
     if (inbox_.shares()) {
         async_events_of(*qp_base.context).forget(&qp_base);
@@ -276,6 +277,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     if (unread_share.bytes() < limits::most_unread_bytes) {
         link->limit_unsent(unread_share.bytes());
     }
+    group_->spread();
     group_->add(*this, link->descriptor(), link->watched({.readable = true}));
     link_ = std::move(link);
     set_link_name(link_->name());
@@ -288,7 +290,7 @@ void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address 
     // The domain of XRC changes the memory that its peers may access with its shared queues.
     if (within_host_of_environment() == WithinHost::Direct && xrcd() == nullptr) {
         const Link::SharedPieces pieces = link_->shared_pieces();
-        access_.offer({pieces.own, pieces.peers}, Engine::instance().thread(), link_->descriptor(),
+        access_.offer({pieces.own, pieces.peers}, group_->engine().thread(), link_->descriptor(),
                       pieces.process);
     }
     placed_.begin(parameters.acknowledged);

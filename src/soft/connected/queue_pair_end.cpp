@@ -7,6 +7,7 @@
 #include "soft/connected/queue_pair.hpp"
 #include "soft/device/device.hpp"
 #include "soft/ground/limits.hpp"
+#include "soft/progress/engines.hpp"
 
 namespace soft {
 
@@ -145,7 +146,7 @@ void QueuePair::finish_draining() {
 // still has.
 void QueuePair::leave_to_engine() {
     if (last_words_.empty() && link_->undelivered()) {
-        Engine::instance().drain(take_link(), access_.origin(), std::move(unread_share_));
+        Engines::instance().drains().add(take_link(), access_.origin(), std::move(unread_share_));
     }
 }
 

@@ -97,6 +97,7 @@ DatagramQueuePair::DatagramQueuePair(ibv_pd &domain, const ibv_qp_init_attr &att
     }
     try {
         const base::Lock lock{group_->mutex()};
+        group_->spread();
         group_->add(*this, socket_.get(), {.readable = true});
     } catch (const std::bad_alloc &) {
         if (completes_elsewhere) {

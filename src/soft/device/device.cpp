@@ -222,8 +222,9 @@ base::Result<void> check_tls_files() {
 }  // namespace
 
 base::Result<void> check_variables() {
-    const bool valid = Faults::understood() && crc_of_environment() && within_host_of_environment() &&
-                       roce_of_environment() && tls_of_environment() && base::multipath_of_environment();
+    const bool valid = Faults::understood() && crc_of_environment() && engines_of_environment() &&
+                       within_host_of_environment() && roce_of_environment() && tls_of_environment() &&
+                       base::multipath_of_environment();
     return valid ? base::Result<void>{} : base::failure(EINVAL);
 }
 

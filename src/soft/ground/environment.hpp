@@ -2,10 +2,15 @@
 // soft/ground/environment: the meaning of the environment variables that the device reads.
 #pragma once
 
+#include <sched.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 #include "base/log.hpp"
 #include "base/result.hpp"
@@ -27,6 +32,40 @@ namespace soft {
 // Returns whether SOFTRDMA_CRC asks for CRC32C at the first call. After a failure no device opens.
 [[nodiscard]] inline const base::Result<bool> &crc_of_environment() {
     static const base::Result<bool> once = is_asked_for("SOFTRDMA_CRC", secure_getenv("SOFTRDMA_CRC"));
+    return once;
+}
+
+inline constexpr unsigned most_engines = 64;
+
+// Returns how many engines a process has that may use so many processors, if SOFTRDMA_ENGINES says nothing:
+// half of them, because the program, and the kernel's side of the network, need the others; and 4 at most,
+// because a program that sleeps has seldom more to do, and one that has more sets the variable.
+[[nodiscard]] constexpr unsigned engines_for(unsigned processors) {
+    return std::clamp(processors / 2, 1U, 4U);
+}
+
+// Returns how many engines this value of SOFTRDMA_ENGINES asks for; nullptr when it is not set. Fails with
+// EINVAL, and logs it, when the value is not valid.
+[[nodiscard]] inline base::Result<unsigned> engines_asked_for(const char *value) {
+    const std::string_view word{value != nullptr ? value : ""};
+    if (word.empty()) {
+        cpu_set_t may_use;  // the call fails where there are more processors than it has bits
+        const bool known = sched_getaffinity(0, sizeof(may_use), &may_use) == 0;
+        return engines_for(known ? static_cast<unsigned>(CPU_COUNT(&may_use)) : most_engines);
+    }
+    unsigned engines = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), engines);
+    if (error != std::errc{} || end != word.data() + word.size() || engines == 0 || engines > most_engines) {
+        BASE_LOG(Error, "SOFTRDMA_ENGINES is \"%s\", expected a number from 1 to %u: no device is opened",
+                 value, most_engines);
+        return base::failure(EINVAL);
+    }
+    return engines;
+}
+
+// Returns the meaning of SOFTRDMA_ENGINES at the first call. After a failure no device opens.
+[[nodiscard]] inline const base::Result<unsigned> &engines_of_environment() {
+    static const base::Result<unsigned> once = engines_asked_for(secure_getenv("SOFTRDMA_ENGINES"));
     return once;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/drain: keeps links whose owners are gone until their peers have everything.
+#include "soft/progress/drain.hpp"
+
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -7,18 +8,17 @@
 
 #include "base/log.hpp"
 #include "soft/ground/limits.hpp"
-#include "soft/link/link.hpp"
-#include "soft/progress/engine_state.hpp"
+#include "soft/progress/progress.hpp"
 
 namespace soft {
 
 // A finished link. It reads the bytes that still come, so that no reset destroys the bytes that TCP still has
 // for a slow peer. A reset does not destroy bytes that the peer's TCP has.
-class Engine::Drain final : public Source {
+class Drains::Drain final : public Source {
 public:
-    Drain(Engine &engine, std::shared_ptr<Group> group, std::unique_ptr<Link> link, base::Origin origin,
+    Drain(Drains &drains, std::shared_ptr<Group> group, std::unique_ptr<Link> link, base::Origin origin,
           UnreadShare unread_share)
-        : engine_{engine},
+        : drains_{drains},
           group_{std::move(group)},
           link_{std::move(link)},
           origin_{origin},
@@ -69,11 +69,11 @@ public:
             link_->abandon();
         }
         const std::unique_ptr<Drain> gone{this};
-        engine_.drained(this);
+        drains_.ended(this);
     }
 
 private:
-    Engine &engine_;
+    Drains &drains_;
     std::shared_ptr<Group> group_;
     const std::unique_ptr<Link> link_;
     const base::Origin origin_;
@@ -85,16 +85,16 @@ private:
 
 // The owner of a lent descriptor may close it as soon as it is told of the connection's end, so the link
 // needs a descriptor of its own. Without one, the kernel still sends the bytes that it has.
-void Engine::drain(std::unique_ptr<Link> link, base::Origin origin, UnreadShare unread_share) {
+void Drains::add(std::unique_ptr<Link> link, base::Origin origin, UnreadShare unread_share) {
     if (!link->own_lent_descriptor()) {
         return;
     }
     std::shared_ptr<Group> made;  // destroyed without the lock, if another thread was faster
     std::shared_ptr<Group> group;
     {
-        const base::Lock lock{state_->mutex};
-        ++state_->drains;
-        group = state_->draining;
+        const base::Lock lock{mutex_};
+        ++count_;
+        group = group_;
     }
     try {
         if (!group) {
@@ -102,41 +102,39 @@ void Engine::drain(std::unique_ptr<Link> link, base::Origin origin, UnreadShare 
             if (made) {
                 (void)made->allow_nudges();  // without them a link that keeps bytes ends later
             }
-            const base::Lock lock{state_->mutex};
-            if (!state_->draining) {
-                state_->draining = made;
+            const base::Lock lock{mutex_};
+            if (!group_) {
+                group_ = made;
             }
-            group = state_->draining;
+            group = group_;
         }
         if (group) {
-            begin_drain(group, std::make_unique<Drain>(*this, group, std::move(link), origin,
-                                                       std::move(unread_share)));
+            begin(group,
+                  std::make_unique<Drain>(*this, group, std::move(link), origin, std::move(unread_share)));
             return;
         }
     } catch (const std::bad_alloc &) {
         BASE_LOG_PEER(Error, "a connection is closed before its peer may have read all: out of memory");
     }
-    drained(nullptr);
+    ended(nullptr);
 }
 
 // When there are too many, the oldest drain of the origin that has most ends, because its peer has had the
 // longest time to read.
-void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain) {
+void Drains::begin(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain) {
     const base::Lock serving{group->mutex()};
     std::unique_ptr<Drain> made{std::move(drain)};  // destroyed with the lock, when there is no memory
     made->begin();
     Drain *oldest = nullptr;
     {
-        const base::Lock lock{state_->mutex};
-        auto &all = state_->all_drains;
-        base::Shares &shares = state_->shares_of_drains;
-        all.reserve(all.size() + 1);
-        shares.add(made->origin());
-        all.push_back(made.get());
-        if (all.size() > std::min(limits::in_force().max_draining, limits::share_of_descriptors())) {
-            oldest = *std::ranges::find_if(all, [this, most = shares.most(), &shares](const Drain *one) {
-                state_->mutex.assert_held();
-                return shares.of(one->origin()) == most;
+        const base::Lock lock{mutex_};
+        all_.reserve(all_.size() + 1);
+        shares_.add(made->origin());
+        all_.push_back(made.get());
+        if (all_.size() > std::min(limits::in_force().max_draining, limits::share_of_descriptors())) {
+            oldest = *std::ranges::find_if(all_, [this, most = shares_.most()](const Drain *one) {
+                mutex_.assert_held();
+                return shares_.of(one->origin()) == most;
             });
         }
     }
@@ -146,18 +144,24 @@ void Engine::begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Dr
     }
 }
 
-void Engine::drained(const Drain *drain) {
+void Drains::ended(const Drain *drain) {
     std::shared_ptr<Group> last;  // destroyed without the lock
-    const base::Lock lock{state_->mutex};
+    const base::Lock lock{mutex_};
     if (drain != nullptr) {
-        state_->shares_of_drains.remove(drain->origin());
-        std::erase(state_->all_drains, drain);
+        shares_.remove(drain->origin());
+        std::erase(all_, drain);
     }
-    if (--state_->drains == 0) {
-        last = std::move(state_->draining);
-        state_->draining = nullptr;
+    if (--count_ == 0) {
+        last = std::move(group_);
+        group_ = nullptr;
+        none_left_.notify_all();
     }
-    state_->ended.notify_all();
+}
+
+void Drains::wait(base::Clock::time_point until) {
+    const base::Lock lock{mutex_};
+    while (count_ != 0 && none_left_.wait_until(mutex_, until)) {
+    }
 }
 
 }  // namespace soft

@@ -18,15 +18,12 @@
 #include <new>
 #include <utility>
 
-#include "base/at_exit.hpp"
 #include "base/error_text.hpp"
 #include "base/event.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/shared_value.hpp"
 #include "base/signals.hpp"
-#include "persist/worker.hpp"
-#include "soft/ground/limits.hpp"
 #include "soft/progress/engine_state.hpp"
 
 namespace soft {
@@ -43,14 +40,11 @@ constexpr std::chrono::microseconds engine_spins{30};
 // go on. It is the time of the calls that a sender makes before it holds any.
 constexpr std::chrono::nanoseconds held_for{40'000};
 
-// The engine is never destroyed, because threads of the program may use it while the process ends.
-std::atomic<Engine *> current{nullptr};
-// The engines of this process's ancestors, kept here so that a leak checker finds them.
-Engine *inherited = nullptr;
-
 }  // namespace
 
-Engine::Engine() : state_{std::make_unique<State>()} {}
+Engine::Engine(bool is_first) : is_first_{is_first}, state_{std::make_unique<State>()} {}
+
+Engine::~Engine() = default;
 
 // Another group may come when the process has descriptors again.
 base::Result<void> Engine::State::open() {
@@ -61,101 +55,90 @@ base::Result<void> Engine::State::open() {
     base::Fd event_of_wake{set ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1};
     epoll_event event{.events = EPOLLIN, .data = {.u64 = wake_key}};
     if (!event_of_wake || epoll_ctl(set.get(), EPOLL_CTL_ADD, event_of_wake.get(), &event) != 0) {
-        const auto failed = base::last_failure();
-        BASE_LOG(Error, "no file descriptors for the soft device: %s",
-                 base::error_text(failed.error().number));
-        return failed;
+        return base::last_failure();
     }
     wake = std::move(event_of_wake);
     epoll = std::move(set);
     return {};
 }
 
-Engine &Engine::instance() {
-    // Acquire makes the whole engine visible that another thread made.
-    if (Engine *const engine = current.load(std::memory_order_acquire)) {
-        return *engine;
-    }
-    std::unique_ptr<Engine> made{new Engine};
-    Engine *known = nullptr;
-    if (current.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) {
-        return *made.release();
-    }
-    return *known;  // another thread was faster
-}
-
-// The child does not touch the parent's engine, because threads that do not exist here may hold its locks.
-void Engine::after_fork_in_child() {
-    if (Engine *const parents = current.exchange(nullptr, std::memory_order_acq_rel)) {
-        parents->parents_ = std::exchange(inherited, parents);
-    }
-}
-
-// Joins a thread that has ended, because the child inherits its id and cannot join it.
-void Engine::before_fork() {
-    Engine *const engine = current.load(std::memory_order_acquire);
-    if (engine == nullptr) {
-        return;
-    }
-    State &state = *engine->state_;
-    base::Lock lock{state.mutex};
-    const auto ended = state.ended_thread.take();
-    lock.unlock();
-    base::EndedThread::join(ended);
-}
-
-const base::ForkHook Engine::joins_before_forks{base::ForkLevel::EndedThreads, {.before = before_fork}};
-const base::ForkHook Engine::renews_after_forks{base::ForkLevel::SoftProgress,
-                                                {.after_in_child = after_fork_in_child}};
-
-base::Result<void> Engine::enrol(Group &group) {
+// The caller holds the group's lock, or no other thread knows the group. An engine that cannot have it is as
+// it was before.
+base::Result<Enrolment> Engine::enrol(Group &group) {
     State &state = *state_;
     base::Lock lock{state.mutex};
     if (auto opened = state.open(); !opened) {
-        return opened;
+        BASE_LOG_AT(level_of_failure(), "no file descriptors for %s: %s",
+                    is_first_ ? "the soft device"
+                              : "a further thread of the soft device; the others serve its completion queues",
+                    base::error_text(opened.error().number));
+        return std::unexpected{opened.error()};
     }
     state.held.reserve(state.groups.size() + 1);
     state.reported.reserve(state.groups.size() + 1);
-    group.engine_key_ = state.next_key++;
-    epoll_event event{.events = 0, .data = {.u64 = group.engine_key_}};
+    Enrolment made{.key = state.next_key++, .tick_node = {}};
+    TickedGroups one;
+    one.emplace(made.key, group.weak_from_this());
+    made.tick_node = one.extract(one.begin());
+    state.groups.emplace(made.key, Known{.key = made.key, .group = group.weak_from_this()});
+    epoll_event event{.events = 0, .data = {.u64 = made.key}};
     if (epoll_ctl(state.epoll.get(), EPOLL_CTL_ADD, group.epoll_.get(), &event) != 0) {
-        BASE_LOG(Error, "cannot watch a completion queue: %s", base::error_text(errno));
+        BASE_LOG_AT(level_of_failure(), "cannot watch a completion queue: %s", base::error_text(errno));
+        state.groups.erase(made.key);
         return base::failure(ENOMEM);
     }
-    state.groups.emplace(group.engine_key_, Known{.key = group.engine_key_, .group = group.weak_from_this()});
-    TickedGroups one;
-    one.emplace(group.engine_key_, group.weak_from_this());
-    group.tick_node_ = one.extract(one.begin());
     base::EndedThread::Earlier ended;
     if (state.ready < threads_needed()) {
         ended = state.ended_thread.take();
         start_threads();
     }
     const bool runs = state.ready != 0;
+    if (!runs) {
+        (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
+        state.groups.erase(made.key);
+    }
     lock.unlock();
     base::EndedThread::join(ended);
-    return runs ? base::Result<void>{} : base::failure(ENOMEM);
+    return runs ? base::Result<Enrolment>{std::move(made)} : base::failure(ENOMEM);
 }
 
-void Engine::withdraw(Group &group) {
+void Engine::State::forget(std::uint64_t key) {
+    ticked_groups.erase(key);
+    std::erase(held, key);
+    if (const auto known = groups.find(key); known != groups.end()) {
+        std::erase(reported, &known->second);
+        groups.erase(known);
+    }
+    if (groups.empty()) {
+        base::raise_event(wake.get());  // the thread ends with the last group
+    }
+}
+
+void Engine::withdraw(const Group &group, std::uint64_t key) {
+    const base::Lock lock{state_->mutex};
+    (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
+    state_->forget(key);
+}
+
+// Forgets a group that another engine will serve. Returns false while a thread of this one serves it, or is
+// about to look at what it holds back.
+bool Engine::let_go(const Group &group) {
     State &state = *state_;
+    const std::uint64_t key = group.enrolment_.key;
     const base::Lock lock{state.mutex};
+    if (state.groups.at(key).claimed || std::ranges::find(state.held, key) != state.held.end()) {
+        return false;
+    }
     (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
-    state.ticked_groups.erase(group.engine_key_);
-    std::erase(state.held, group.engine_key_);
-    if (const auto known = state.groups.find(group.engine_key_); known != state.groups.end()) {
-        std::erase(state.reported, &known->second);
-        state.groups.erase(known);
-    }
-    if (state.groups.empty()) {
-        base::raise_event(state.wake.get());  // the thread ends with the last group
-    }
+    state.forget(key);
+    return true;
 }
 
 void Engine::begin_ticks(Group &group, Ticks how) {
     State &state = *state_;
     const base::Lock lock{state.mutex};
-    state.ticked_groups.insert(std::move(group.tick_node_));  // no effect when it is among them already
+    state.ticked_groups.insert(
+        std::move(group.enrolment_.tick_node));  // no effect when it is among them already
     state.tick_every(how == Ticks::Fast ? fast_tick_ms : slow_tick_ms);
 }
 
@@ -203,7 +186,7 @@ void Engine::arm(Group &group, Arm how) {
     const std::uint32_t events = how == Arm::Once     ? EPOLLIN | EPOLLONESHOT
                                  : how == Arm::Always ? EPOLLIN | EPOLLET
                                                       : 0U;
-    epoll_event event{.events = events, .data = {.u64 = group.engine_key_}};
+    epoll_event event{.events = events, .data = {.u64 = group.enrolment_.key}};
     (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_MOD, group.epoll_.get(), &event);
 }
 
@@ -213,7 +196,7 @@ bool Engine::tell_held(Group &group) {
         if (state_->ending) {
             return false;
         }
-        state_->held.push_back(group.engine_key_);
+        state_->held.push_back(group.enrolment_.key);
     }
     base::raise_event(state_->wake.get());
     return true;
@@ -284,7 +267,7 @@ std::shared_ptr<Group> Engine::take_ticked(std::uint64_t &key) {
         key = next->first;
         auto group = state.groups.at(key).claimed ? nullptr : next->second.lock();
         if (group) {
-            group->tick_node_ = groups.extract(next);
+            group->enrolment_.tick_node = groups.extract(next);
             return group;
         }
     }
@@ -316,7 +299,7 @@ int Engine::tick(base::Clock::time_point now, Turn &turn) {
             wanted = group->tick(now);
         });
         if (wanted != Ticks::None) {
-            state.ticked_groups.insert(std::move(group->tick_node_));
+            state.ticked_groups.insert(std::move(group->enrolment_.tick_node));
             if (turn.lost) {
                 state.tick_every(wanted == Ticks::Fast ? fast_tick_ms : slow_tick_ms);
             }
@@ -504,37 +487,32 @@ void Engine::serve(Turn &turn) {
     }
 }
 
-// A process that ends right after its last disconnect waits, within a limit, until the peers have read the
-// completed bytes. Then the threads end, even if the program has left groups behind. That has a limit too,
-// because exit() may have been called with a lock held for which they wait.
-void Engine::at_exit() {
-    if (base::on_own_thread) {
-        return;  // the program's log function has ended the process
+void Engine::begin_end() {
+    const base::Lock lock{state_->mutex};
+    state_->ending = true;
+    if (state_->wake) {
+        base::raise_event(state_->wake.get());
     }
-    if (Engine *const engine = current.load(std::memory_order_acquire)) {
-        State &state = *engine->state_;
-        base::Lock lock{state.mutex};
-        const auto drained = base::Clock::now() + limits::in_force().drain_timeout;
-        while (state.drains != 0 && state.ended.wait_until(state.mutex, drained)) {
-        }
-        state.ending = true;
-        base::raise_event(state.wake.get());
-        state.standby_wake.notify_all();
-        const auto ended = base::Clock::now() + limits::thread_timeout;
-        while (state.ready != 0 && state.ended.wait_until(state.mutex, ended)) {
-        }
-        const auto last = state.ready != 0 ? std::nullopt : state.ended_thread.take();
-        lock.unlock();
-        base::EndedThread::join(last);
-    }
-    persist::Worker::end_all();
+    state_->standby_wake.notify_all();
 }
 
-namespace {
+// Waits until the threads have ended, or until then.
+void Engine::await_end(base::Clock::time_point until) {
+    State &state = *state_;
+    base::Lock lock{state.mutex};
+    while (state.ready != 0 && state.ended.wait_until(state.mutex, until)) {
+    }
+    const auto last = state.ready != 0 ? std::nullopt : state.ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(last);
+}
 
-// The library is never unloaded (-z nodelete), so this runs when the process ends.
-const base::AtExit<Engine::at_exit> at_exit;
-
-}  // namespace
+// Joins a thread that has ended, because a forked child inherits its id and cannot join it.
+void Engine::join_ended() {
+    base::Lock lock{state_->mutex};
+    const auto ended = state_->ended_thread.take();
+    lock.unlock();
+    base::EndedThread::join(ended);
+}
 
 }  // namespace soft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/engine_state: the state of the engine, for engine.cpp, standby.cpp and drain.cpp.
+// soft/progress/engine_state: the state of an engine, for engine.cpp and standby.cpp.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/condition.hpp"
-#include "base/origin.hpp"
 #include "base/result.hpp"
 #include "base/thread.hpp"
 #include "soft/progress/progress.hpp"
@@ -34,7 +33,7 @@ struct Engine::State {
 
     base::Mutex mutex;  // taken with a group's lock held, never the other way round
     base::Condition ended;
-    // Opens the two descriptors, unless they are open. They stay.
+    // Opens the two descriptors, unless they are open. They stay. The failure is not logged.
     [[nodiscard]] base::Result<void> open() REQUIRES(mutex);
     base::Fd epoll;
     base::Fd wake;
@@ -46,10 +45,6 @@ struct Engine::State {
     // The keys of the groups whose sources hold bytes back, or did lately; there is room for all groups.
     std::vector<std::uint64_t> held GUARDED_BY(mutex);
     std::uint64_t next_key GUARDED_BY(mutex) = wake_key + 1;
-    std::shared_ptr<Group> draining GUARDED_BY(mutex);  // the group of the sockets whose owners are gone
-    std::size_t drains GUARDED_BY(mutex) = 0;  // those that have begun, also if they are not in the list yet
-    std::vector<Drain *> all_drains GUARDED_BY(mutex);  // the oldest first
-    base::Shares shares_of_drains GUARDED_BY(mutex);
     // The engine's threads without those that another one has taken over from.
     unsigned ready GUARDED_BY(mutex) = 0;
     bool ending GUARDED_BY(mutex) =
@@ -62,6 +57,8 @@ struct Engine::State {
     std::atomic<unsigned> assists{0};
 
     [[nodiscard]] bool is_over() const REQUIRES(mutex) { return groups.empty() || ending; }
+    // Forgets the group of the key.
+    void forget(std::uint64_t key) REQUIRES(mutex);
     // Notes that the epoll set has reported the group.
     void report(Known &known) REQUIRES(mutex);
     // Returns the next one of them, which has been reported first. Those in which a thread has lost its turn

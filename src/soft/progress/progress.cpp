@@ -13,6 +13,7 @@
 
 #include "base/error_text.hpp"
 #include "base/log.hpp"
+#include "soft/progress/engines.hpp"
 
 namespace soft {
 
@@ -45,10 +46,14 @@ base::Result<std::shared_ptr<Group>> Group::create() {
         return failed;
     }
     std::shared_ptr<Group> group{new Group{std::move(epoll)}};
-    if (const auto enrolled = Engine::instance().enrol(*group); !enrolled) {
+    Engine &engine = Engines::instance().first();
+    auto enrolled = engine.enrol(*group);
+    if (!enrolled) {
         return base::Failure{enrolled.error()};
     }
     const base::Lock lock{group->mutex_};
+    group->enrolment_ = std::move(*enrolled);
+    group->engine_.store(&engine, std::memory_order_release);
     group->arm(Arm::Once);
     return group;
 }
@@ -56,9 +61,34 @@ base::Result<std::shared_ptr<Group>> Group::create() {
 Group::Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
 
 Group::~Group() {
-    if (!inherited()) {
-        Engine::instance().withdraw(*this);
+    Engine *const engine = engine_.load(std::memory_order_acquire);
+    if (engine == nullptr || inherited()) {
+        return;
     }
+    if (is_spread_) {
+        engine->spread_groups_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    engine->withdraw(*this, enrolment_.key);
+}
+
+void Group::spread() {
+    if (!is_spread_ && !inherited()) {
+        Engines::instance().spread(*this);
+    }
+}
+
+void Group::count_as_spread() {
+    is_spread_ = true;
+    engine().spread_groups_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The new engine's set does not watch for an event yet. An event that the engine before had found is still
+// there, and so is one that comes meanwhile.
+void Group::change_engine(Engine &engine, Enrolment enrolment) {
+    enrolment_ = std::move(enrolment);
+    engine_.store(&engine, std::memory_order_release);
+    arm(std::exchange(armed_, Arm::No));
+    want_ticks(std::exchange(ticks_, Ticks::None));
 }
 
 void Group::add(Source &source, int fd, Interest interest) {
@@ -362,7 +392,7 @@ void Group::serve_for_engine() {
 bool Group::tell_held(Source &source) {
     nudges_.add(source);
     times_held_.fetch_add(1, std::memory_order_relaxed);
-    if (engine_told_.exchange(true, std::memory_order_acq_rel) || Engine::instance().tell_held(*this)) {
+    if (engine_told_.exchange(true, std::memory_order_acq_rel) || engine().tell_held(*this)) {
         return true;
     }
     engine_told_.store(false, std::memory_order_relaxed);
@@ -441,13 +471,13 @@ bool Group::is_looked_at_often(base::Clock::time_point now) {
 void Group::want_ticks(Ticks how) {
     if (ticks_ < how) {
         ticks_ = how;
-        Engine::instance().begin_ticks(*this, how);
+        engine().begin_ticks(*this, how);
     }
 }
 
 void Group::arm(Arm how) {
     if (std::exchange(armed_, how) != how) {
-        Engine::instance().arm(*this, how);
+        engine().arm(*this, how);
     }
 }
 

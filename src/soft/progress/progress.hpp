@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress/progress: the thread that waits, works. A Source (source.hpp) has work when its socket is
 // ready or its deadline has passed; a Group is the sources that one completion queue or one event channel
-// serves; the Engine is the thread that serves the groups which no other thread serves.
+// serves; an Engine is a thread that serves the groups which no other thread serves. A process has one, or
+// some on which the groups are spread (engines.hpp).
 //
 // One thread at a time serves a group: the holder of its lock, which never sleeps with it, except for a page
 // of registered memory (standby.cpp). Whom the group's sockets wake is decided by the group's Owner
@@ -38,11 +39,11 @@
 #include "base/clock.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/log.hpp"
 #include "base/origin.hpp"
 #include "base/result.hpp"
 #include "base/shared_value.hpp"
 #include "base/watched_mutex.hpp"
-#include "soft/ground/unread_share.hpp"
 #include "soft/progress/lively.hpp"
 #include "soft/progress/nudges.hpp"
 #include "soft/progress/owner.hpp"
@@ -53,6 +54,15 @@ namespace soft {
 class Group;
 // The groups that the engine's tick looks at, by their keys.
 using TickedGroups = std::map<std::uint64_t, std::weak_ptr<Group>>;
+
+// What a group has of its engine.
+struct Enrolment {
+    std::uint64_t key = 0;
+    // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
+    TickedGroups::node_type tick_node;
+};
+
+class Engine;
 
 // Memory for received bytes.
 struct Buffer {
@@ -72,6 +82,9 @@ public:
 
     // Returns the lock with which a source's progress() is called.
     [[nodiscard]] base::WatchedMutex &mutex() RETURN_CAPABILITY(mutex_) { return mutex_; }
+    // Lets the engine serve the group that has the fewest of those for which this was called. Is called
+    // before each source of a connection is added; the first call decides.
+    void spread() REQUIRES(mutex_);
     // A source is added once, with one socket; change() watches more of them.
     void add(Source &source, int fd, Interest interest) REQUIRES(mutex_);
     void remove(Source &source, int fd) REQUIRES(mutex_);
@@ -135,8 +148,12 @@ public:
     // closed.
     [[nodiscard]] base::Result<void> add_descriptor(int fd) const;
 
+    // The engine that serves the group when no other thread does. It lasts as long as the process.
+    [[nodiscard]] Engine &engine() const { return *engine_.load(std::memory_order_acquire); }
+
 private:
     friend class Engine;
+    friend class Engines;
     explicit Group(base::Fd epoll);
     // The looks at the sockets by threads other than the engine.
     struct Looks {
@@ -180,12 +197,15 @@ private:
     [[nodiscard]] bool is_looked_at_often(base::Clock::time_point now) REQUIRES(mutex_);
     void want_ticks(Ticks how) REQUIRES(mutex_);
     void arm(Arm how) REQUIRES(mutex_);
+    // For Engines::spread().
+    void change_engine(Engine &engine, Enrolment enrolment) REQUIRES(mutex_);
+    void count_as_spread() REQUIRES(mutex_);
 
     const base::Fd epoll_;
-    base::WatchedMutex mutex_;      // held during the progress() of all sources
-    std::uint64_t engine_key_ = 0;  // set before another thread knows the group
-    // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
-    TickedGroups::node_type tick_node_;
+    base::WatchedMutex mutex_;  // held during the progress() of all sources
+    // These change in spread() too, before the group has a source.
+    std::atomic<Engine *> engine_{nullptr};
+    Enrolment enrolment_;
     std::vector<Source *> sources_ GUARDED_BY(mutex_);
     Lively lively_ GUARDED_BY(mutex_);
     std::span<Source *> due_ GUARDED_BY(
@@ -197,6 +217,7 @@ private:
     Nudges nudges_;
     Buffer spare_ GUARDED_BY(mutex_);
     Ownership ownership_ GUARDED_BY(mutex_);
+    bool is_spread_ GUARDED_BY(mutex_) = false;     // the engine counts it among its spread groups
     bool kept_ GUARDED_BY(mutex_) = false;          // since the last tick; see keep()
     Arm armed_ GUARDED_BY(mutex_) = Arm::No;        // what the engine's epoll set has
     Ticks ticks_ GUARDED_BY(mutex_) = Ticks::None;  // what the engine has
@@ -209,15 +230,18 @@ private:
     unsigned missed_ticks_ = 0;             // only the engine's thread uses it
 };
 
-// The background thread, and its standby. They start with the first group, and end with the last or with the
-// process. After a fork the child has an engine of its own, without groups, because the inherited groups are
-// its parent's.
+// A background thread, and its standby. They start with the engine's first group, and end with its last or
+// with the process. engines.hpp says which groups an engine has.
 class Engine {
 public:
-    static Engine &instance();
+    // The first engine of a process logs an error when it cannot have a group, the others information.
+    explicit Engine(bool is_first);
+    ~Engine();
+    Engine(const Engine &) = delete;
+    Engine &operator=(const Engine &) = delete;
 
-    // The number, gettid(2), of a thread of the engine that lasts as long as there are groups; 0 while there
-    // is none. A peer on this host finds by it whether the process is still there.
+    // The number, gettid(2), of a thread of the engine that lasts as long as it has groups; 0 while there is
+    // none. A peer on this host finds by it whether the process is still there.
     [[nodiscard]] const std::atomic<pid_t> &thread() const { return lasting_; }
 
     // Has an idle poller serve the engine's groups, while the engine's thread sleeps. `last` is the time of
@@ -229,26 +253,19 @@ public:
     // Has a second thread stand by from now on, because memory is registered for which the engine may have to
     // wait in a group.
     void watch();
-    [[nodiscard]] bool is_watched() const;
-
-    // Takes over a finished link, until the peer has finished too, or has everything after
-    // limits::InForce::drain_timeout, or until limits::silence_timeout is over. Closes it when there is no
-    // memory; one link is reset when there are too many (limits::InForce::max_draining). `unread_share` is
-    // how many bytes the kernel may keep for it.
-    void drain(std::unique_ptr<Link> link, base::Origin origin, UnreadShare unread_share = {});
-
-    // Is called when the process ends. Waits, within limits::InForce::drain_timeout, for the sockets that are
-    // being drained, and ends the library's threads.
-    static void at_exit();
 
 private:
     friend class Group;
+    friend class Engines;
     struct State;
-    class Drain;
 
-    Engine();
-    [[nodiscard]] base::Result<void> enrol(Group &group);
-    void withdraw(Group &group);
+    [[nodiscard]] base::LogLevel level_of_failure() const {
+        return is_first_ ? base::LogLevel::Error : base::LogLevel::Info;
+    }
+    [[nodiscard]] unsigned spread_groups() const { return spread_groups_.load(std::memory_order_relaxed); }
+    [[nodiscard]] base::Result<Enrolment> enrol(Group &group);
+    void withdraw(const Group &group, std::uint64_t key);
+    [[nodiscard]] bool let_go(const Group &group);
     void begin_ticks(Group &group, Ticks how);
     [[nodiscard]] std::shared_ptr<Group> take_ticked(std::uint64_t &key);
     void arm(Group &group, Arm how);
@@ -259,8 +276,6 @@ private:
     void with_claim(Known &known, Turn *turn, const Serve &serve);
     [[nodiscard]] bool look_at_held(Turn &turn);
     void nap();
-    void begin_drain(const std::shared_ptr<Group> &group, std::unique_ptr<Drain> drain);
-    void drained(const Drain *drain);
     void run();
     void serve(Turn &turn);
     struct Served {
@@ -272,6 +287,9 @@ private:
     [[nodiscard]] Served serve_ready(int timeout_ms, Turn *turn);
     [[nodiscard]] Served sleep_beside_assistant(int timeout_ms, Turn &turn);
     int tick(base::Clock::time_point now, Turn &turn);
+    void begin_end();
+    void await_end(base::Clock::time_point until);
+    void join_ended();
     // standby.cpp
     [[nodiscard]] unsigned threads_needed() const;
     void start_threads();
@@ -284,15 +302,12 @@ private:
     void end_turn(Turn &turn);
     void begin_sleep(Turn &turn);
     void end_sleep(Turn &turn);
-    static void before_fork();
-    static void after_fork_in_child();
-    static const base::ForkHook joins_before_forks;
-    static const base::ForkHook renews_after_forks;
 
+    const bool is_first_;
     std::unique_ptr<State> state_;
-    std::atomic<pid_t> thread_{0};   // the engine's thread, gettid(2); 0 while there is none
-    std::atomic<pid_t> lasting_{0};  // the first one of these
-    Engine *parents_ = nullptr;      // the engine of the process that forked this one
+    std::atomic<unsigned> spread_groups_{0};  // those of its groups that Group::spread() was called for
+    std::atomic<pid_t> thread_{0};            // the engine's thread, gettid(2); 0 while there is none
+    std::atomic<pid_t> lasting_{0};           // the first one of these
 };
 
 }  // namespace soft

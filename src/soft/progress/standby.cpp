@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds standby_look{20};
 }  // namespace
 
 unsigned Engine::threads_needed() const {
-    return is_watched() ? 2 : 1;
+    return state_->watched.load(std::memory_order_relaxed) ? 2 : 1;
 }
 
 // Starts the threads that are missing. The program's threads handle the signals, and not these.
@@ -45,23 +45,25 @@ void Engine::start_threads() {
     while (state.ready < threads_needed()) {
         const int error = base::start_thread<&Engine::run>(*this, base::signals_from_outside());
         if (error != 0) {
-            BASE_LOG(Error, "cannot start the soft device's %sthread: %s%s%s",
-                     state.ready == 0 ? "" : "second ", base::error_text(error),
-                     error == EAGAIN
-                         ? " (expected that its user, or its cgroup, may have one more: ulimit -u, "
-                           "pids.max)"
-                         : "",
-                     state.ready == 0 ? ""
-                                      : "; a connection whose storage does not answer stops the others until "
-                                        "the next completion queue is made");
+            const bool is_standby = state.ready != 0;
+            BASE_LOG_AT(is_standby ? base::LogLevel::Error : level_of_failure(),
+                        "cannot start the soft device's %sthread: %s%s%s",
+                        is_standby  ? "second "
+                        : is_first_ ? ""
+                                    : "further ",
+                        base::error_text(error),
+                        error == EAGAIN
+                            ? " (expected that its user, or its cgroup, may have one more: ulimit -u, "
+                              "pids.max)"
+                            : "",
+                        is_standby  ? "; a connection whose storage does not answer stops the others until "
+                                      "the next completion queue is made"
+                        : is_first_ ? ""
+                                    : "; the others serve its completion queues");
             return;
         }
         ++state.ready;
     }
-}
-
-bool Engine::is_watched() const {
-    return state_->watched.load(std::memory_order_relaxed);
 }
 
 void Engine::watch() {

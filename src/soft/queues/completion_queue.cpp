@@ -158,7 +158,7 @@ int CompletionQueue::poll_stamped() {
     for_other_groups([&](const auto &other) { other->poll(spinning); });
     const int taken = take(entries, completions);
     if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
-        Engine::instance().assist(last_assist_);
+        group_->engine().assist(last_assist_);
     }
     return taken;
 }
@@ -220,7 +220,7 @@ void CompletionQueue::stop_spinning() {
 
 void CompletionQueue::end_assistance() {
     if (last_assist_.exchange({}, std::memory_order_relaxed) != base::Clock::time_point{}) {
-        Engine::instance().end_assistance();
+        group_->engine().end_assistance();
     }
 }
 

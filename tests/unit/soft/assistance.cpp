@@ -23,7 +23,7 @@ void a_dense_poller_reads_what_the_engine_would(void **) {
     const auto end = Clock::now() + patience;
     while (listener.read_by_tester == 0) {
         assert_true(Clock::now() < end);
-        speak_and_wait(listener, [&last] { soft::Engine::instance().assist(last); });
+        speak_and_wait(listener, [&] { listener.group().engine().assist(last); });
     }
 }
 
@@ -31,7 +31,7 @@ void the_engine_goes_on_when_the_poller_stops_without_a_word(void **) {
     Listener listener;
     std::atomic<Clock::time_point> last{};
     for (int i = 0; i < 1000; ++i) {
-        soft::Engine::instance().assist(last);
+        listener.group().engine().assist(last);
     }
     speak_and_wait(listener, [] { std::this_thread::yield(); });
     assert_int_equal(listener.read_by_engine, 1);
@@ -41,9 +41,9 @@ void the_engine_goes_on_when_the_poller_says_so(void **) {
     Listener listener;
     std::atomic<Clock::time_point> last{};
     for (int i = 0; i < 1000; ++i) {
-        soft::Engine::instance().assist(last);
+        listener.group().engine().assist(last);
     }
-    soft::Engine::instance().end_assistance();
+    listener.group().engine().end_assistance();
     speak_and_wait(listener, [] { std::this_thread::yield(); });
     assert_int_equal(listener.read_by_engine, 1);
 }
@@ -53,7 +53,7 @@ void a_poller_that_comes_seldom_is_left_alone(void **) {
     for (int i = 0; i < 100; ++i) {
         std::atomic<Clock::time_point> long_ago{};
         listener.speak();
-        soft::Engine::instance().assist(long_ago);
+        listener.group().engine().assist(long_ago);
         speak_and_wait(listener, [] { std::this_thread::yield(); });
     }
     assert_int_equal(listener.read_by_tester, 0);

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/fd.hpp"
-#include "soft/progress/progress.hpp"
+#include "soft/progress/engines.hpp"
 #include "soft/queues/completion_queue.hpp"
 
 // This comes last, because it asserts.
@@ -216,7 +216,7 @@ void nothing_is_held_when_the_engine_has_ended(Ends &ends) {
     rdma_cm_id *const id = establish(ends.device, ends.peer);
     expect_burst_to_leave(ends, id, 1);
     expect_completions(ends.device, burst - 1);
-    soft::Engine::at_exit();
+    soft::Engines::at_exit();
     for (unsigned round = 0; round < 2; ++round) {
         expect_burst_to_leave(ends, id, round);
         expect_completions(ends.device, burst - 1);

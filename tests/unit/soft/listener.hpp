@@ -25,7 +25,8 @@ inline constexpr std::chrono::seconds patience{30};
 // This socket counts its bytes by the thread that reads them.
 class Listener final : public soft::Source {
 public:
-    Listener() {
+    // A group that is spread may have another engine than the first.
+    explicit Listener(bool is_spread = false) {
         std::array<int, 2> ends{};
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
         socket_.reset(ends[0]);
@@ -33,6 +34,9 @@ public:
         group_ = soft::Group::create().value_or(nullptr);
         assert_true(group_ != nullptr);
         const base::Lock lock{group_->mutex()};
+        if (is_spread) {
+            group_->spread();
+        }
         group_->add(*this, socket_.get(), {.readable = true});
     }
     Listener(const Listener &) = delete;

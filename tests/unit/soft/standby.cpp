@@ -17,6 +17,7 @@
 
 #include "../../child.hpp"
 #include "../../forks.h"
+#include "soft/progress/engines.hpp"
 
 // This comes last, because it asserts.
 #include "listener.hpp"
@@ -327,7 +328,7 @@ void a_process_ends_meanwhile(void **) {
     const pid_t child = test::fork_child();
     assert_true(child >= 0);
     if (child == 0) {
-        soft::Engine::instance().watch();
+        soft::Engines::instance().watch();
         static Listener *const own = new Listener;  // both stay until the process ends
         static Stuck *const stuck_too = new Stuck;
         stuck_too->get_stuck();
@@ -343,7 +344,7 @@ void a_process_ends_meanwhile(void **) {
 }  // namespace
 
 int main() {
-    soft::Engine::instance().watch();
+    soft::Engines::instance().watch();
     const CMUnitTest tests[] = {
         cmocka_unit_test(a_process_ends_meanwhile),
         cmocka_unit_test(the_others_go_on),
