@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "soft/progress/engines.hpp"
 
+#include <sys/epoll.h>
+
 #include <new>
 #include <utility>
 
 #include "base/at_exit.hpp"
+#include "base/error_text.hpp"
+#include "base/fd.hpp"
+#include "base/log.hpp"
 #include "base/shared_value.hpp"
 #include "base/thread.hpp"
 #include "persist/worker.hpp"
@@ -101,6 +106,51 @@ void Engines::spread(Group &group) {
     }
     group.count_as_spread();
 }
+
+// ---- groups ----
+
+base::Result<std::shared_ptr<Group>> Group::create() {
+    base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
+    if (!epoll) {
+        const auto failed = base::last_failure();
+        BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
+                 base::error_text(failed.error().number));
+        return failed;
+    }
+    std::shared_ptr<Group> group{new Group{std::move(epoll)}};
+    Engine &engine = Engines::instance().first();
+    auto enrolled = engine.enrol(*group);
+    if (!enrolled) {
+        return base::Failure{enrolled.error()};
+    }
+    const base::Lock lock{group->mutex_};
+    group->enrolment_ = std::move(*enrolled);
+    group->engine_.store(&engine, std::memory_order_release);
+    group->arm(Arm::Once);
+    return group;
+}
+
+void Group::spread() {
+    if (!is_spread_ && !inherited()) {
+        Engines::instance().spread(*this);
+    }
+}
+
+void Group::count_as_spread() {
+    is_spread_ = true;
+    engine().spread_groups_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The new engine's set does not watch for an event yet. An event that the engine before had found is still
+// there, and so is one that comes meanwhile.
+void Group::change_engine(Engine &engine, Enrolment enrolment) {
+    enrolment_ = std::move(enrolment);
+    engine_.store(&engine, std::memory_order_release);
+    arm(std::exchange(armed_, Arm::No));
+    want_ticks(std::exchange(ticks_, Ticks::None));
+}
+
+// ---- for all of them ----
 
 void Engines::watch() {
     {

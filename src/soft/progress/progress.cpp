@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/progress/progress: groups. The engine is in engine.cpp, threads that wait for a group in
-// group_wait.cpp.
+// soft/progress/progress: groups. How they are made and get an engine is in engines.cpp, the engine in
+// engine.cpp, threads that wait for a group in group_wait.cpp.
 #include "soft/progress/progress.hpp"
 
 #include <sys/epoll.h>
@@ -13,7 +13,6 @@
 
 #include "base/error_text.hpp"
 #include "base/log.hpp"
-#include "soft/progress/engines.hpp"
 
 namespace soft {
 
@@ -37,27 +36,6 @@ std::uint32_t epoll_events(Interest interest) {
 
 }  // namespace
 
-base::Result<std::shared_ptr<Group>> Group::create() {
-    base::Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
-    if (!epoll) {
-        const auto failed = base::last_failure();
-        BASE_LOG(Error, "no file descriptor for a completion queue or event channel: %s",
-                 base::error_text(failed.error().number));
-        return failed;
-    }
-    std::shared_ptr<Group> group{new Group{std::move(epoll)}};
-    Engine &engine = Engines::instance().first();
-    auto enrolled = engine.enrol(*group);
-    if (!enrolled) {
-        return base::Failure{enrolled.error()};
-    }
-    const base::Lock lock{group->mutex_};
-    group->enrolment_ = std::move(*enrolled);
-    group->engine_.store(&engine, std::memory_order_release);
-    group->arm(Arm::Once);
-    return group;
-}
-
 Group::Group(base::Fd epoll) : epoll_{std::move(epoll)} {}
 
 Group::~Group() {
@@ -69,26 +47,6 @@ Group::~Group() {
         engine->spread_groups_.fetch_sub(1, std::memory_order_relaxed);
     }
     engine->withdraw(*this, enrolment_.key);
-}
-
-void Group::spread() {
-    if (!is_spread_ && !inherited()) {
-        Engines::instance().spread(*this);
-    }
-}
-
-void Group::count_as_spread() {
-    is_spread_ = true;
-    engine().spread_groups_.fetch_add(1, std::memory_order_relaxed);
-}
-
-// The new engine's set does not watch for an event yet. An event that the engine before had found is still
-// there, and so is one that comes meanwhile.
-void Group::change_engine(Engine &engine, Enrolment enrolment) {
-    enrolment_ = std::move(enrolment);
-    engine_.store(&engine, std::memory_order_release);
-    arm(std::exchange(armed_, Arm::No));
-    want_ticks(std::exchange(ticks_, Ticks::None));
 }
 
 void Group::add(Source &source, int fd, Interest interest) {
