@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/progress/engines: the engines of the process, and which groups each of them serves. Each group begins
-// with the first engine. The first connection of a completion queue moves the queue's group, which is still
-// empty, to the engine that has the fewest such groups (Group::spread). From then on the group stays there,
-// so two engines share nothing. The other groups, of event channels and of sockets that are drained, stay
-// with the first engine.
+// with the first engine. The first connection, or UD queue pair, of a completion queue moves the queue's
+// group, which is still empty, to the engine that has the fewest such groups (Group::spread). From then on
+// the group stays there, so two engines share nothing. The other groups, of event channels and of sockets
+// that are drained, stay with the first engine.
 //
 // An engine has no thread and no descriptor before it has a group. So only a process with connections on two
 // completion queues has a second one. An engine that cannot have its thread or its descriptors gets no group;
