@@ -66,22 +66,28 @@ awk '{ most[NR] = $1 } END {
 missed=$?
 
 echo
-echo 'What follows for a target with so many processors, and an engine on each, in operations a second. Assumed are: the times'
-echo 'of 4 peers and 1 engine; 4 peers for each engine, with processors of other hosts and equal work; no lock that two engines'
-echo 'share, as the code has it; no limit of the network or of the memory; the work of the network interface elsewhere.'
+echo 'What follows for a target with so many processors, and an engine on each, in operations a second. Assumed are: for an'
+echo 'engine the time of 4 peers and 1 engine; for a peer that of 4 peers and 4 engines, because peers poll, and so also count'
+echo 'the time for which they wait; 4 peers for each engine, with processors of other hosts and equal work; no lock that two'
+echo 'engines share, as the code has it; no limit of the network or of the memory; the work of the network interface elsewhere.'
+echo 'On the right the same for 2 such peers only, which may leave one engine idle: two engines beside one.'
 awk '
-    $2 == 4 && $3 == 1 { initiator[$1] = $5; target[$1] = $6 }
-    function least(a, b) { return a < b ? a : b }
+    $2 == 4 && $3 == 1 { target[$1] = $6 }
+    $2 == 4 && $3 == 4 { initiator[$1] = $5 }
+    function rate(engines, peers, bytes,    served, sent) {
+        served = engines * 1e9 / target[bytes]
+        sent = peers * 1e9 / initiator[bytes]
+        return served < sent ? served : sent
+    }
     END {
         processors = split("1 2 4 8 64", count, " ")
         printf "%-14s", "writes"
         for (i = 1; i <= processors; i++) printf " %11d", count[i]
-        print "   peers that keep an engine busy"
+        print "   2 peers"
         for (bytes in target) {
             printf "%-14s", bytes " bytes"
-            for (i = 1; i <= processors; i++)
-                printf " %11.0f", count[i] * least(1e9 / target[bytes], 4e9 / initiator[bytes])
-            printf "   %.1f\n", initiator[bytes] / target[bytes]
+            for (i = 1; i <= processors; i++) printf " %11.0f", rate(count[i], 4 * count[i], bytes)
+            printf "   %.2f\n", rate(2, 2, bytes) / rate(1, 2, bytes)
         }
     }' "$work/measured"
 exit $missed
