@@ -182,32 +182,37 @@ Outcome<> RdmaPath::post_barrier(std::uint32_t slot) {
     return post_all(*servers_[slot / load_.depth], std::span{&read, 1});
 }
 
+// Returns 0 only when it has found the queue empty, because nothing tells a caller that sleeps of completions
+// that were there before.
 Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
     std::array<ibv_wc, 16> completions;
-    int count = 0;
-    const int result =
-        rpma_cq_get_wc(completions_.get(), static_cast<int>(std::min(done.size(), completions.size())),
-                       completions.data(), &count);
-    TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue",
-                servers_.front()->name()));
     std::size_t found = 0;
-    for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
-        if (completion.status != IBV_WC_SUCCESS) {
-            return servers_.front()->ended(completion.status);
-        }
-        if ((completion.wr_id & is_receive) != 0) {
-            const auto connection = static_cast<std::uint32_t>(completion.wr_id);
-            auto &sent = sent_[connection];
-            if (sent.empty()) {
-                return failed("{}: answered a message that was not sent", servers_[connection]->name());
+    int count = 0;
+    do {
+        count = 0;
+        const int result =
+            rpma_cq_get_wc(completions_.get(), static_cast<int>(std::min(done.size(), completions.size())),
+                           completions.data(), &count);
+        TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue",
+                    servers_.front()->name()));
+        for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
+            if (completion.status != IBV_WC_SUCCESS) {
+                return servers_.front()->ended(completion.status);
             }
-            done[found++] = sent.front();
-            sent.pop();
-            TRY(post_receive(connection));
-        } else if (completion.wr_id < load_.slots()) {
-            done[found++] = static_cast<std::uint32_t>(completion.wr_id);
+            if ((completion.wr_id & is_receive) != 0) {
+                const auto connection = static_cast<std::uint32_t>(completion.wr_id);
+                auto &sent = sent_[connection];
+                if (sent.empty()) {
+                    return failed("{}: answered a message that was not sent", servers_[connection]->name());
+                }
+                done[found++] = sent.front();
+                sent.pop();
+                TRY(post_receive(connection));
+            } else if (completion.wr_id < load_.slots()) {
+                done[found++] = static_cast<std::uint32_t>(completion.wr_id);
+            }
         }
-    }
+    } while (found == 0 && count != 0);
     return found;
 }
 

@@ -266,18 +266,20 @@ Outcome<Session::Operation> Session::ask(const Request &request) {
                   "message");
 }
 
+// It sleeps only after it has found the queue empty, because nothing tells of completions that were there
+// before.
 Outcome<> Session::wait_for(Operation operation) {
     int fd = -1;
     (void)rpma_cq_get_fd(completions_, &fd);
     Operation seen = completed_;
     auto since = Clock::now();
     while (completed_ < operation) {
-        TRY(reap());
+        const bool found = TRY(reap());
         const auto now = Clock::now();
         if (completed_ != seen) {
             seen = completed_;
             since = now;
-        } else if (now - since > session_spins) {
+        } else if (!found && now - since > session_spins) {
             TRY(server_.wait_readable(fd, since + server_.timeout()));
             const int result = rpma_cq_wait(completions_);  // may wake up without an event
             TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue", server_.name()));
@@ -286,8 +288,8 @@ Outcome<> Session::wait_for(Operation operation) {
     return {};
 }
 
-// Takes the completions that are there, if any.
-Outcome<> Session::reap() {
+// Takes some of the completions that are there. Returns false when there was none.
+Outcome<bool> Session::reap() {
     std::array<ibv_wc, 8> completions;
     int count = 0;
     const int result =
@@ -310,7 +312,7 @@ Outcome<> Session::reap() {
         }
         complete(completion.wr_id);
     }
-    return {};
+    return count != 0;
 }
 
 // Verbs completes in order, but with the kernel's siw a write does not wait for a read before it.

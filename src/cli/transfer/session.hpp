@@ -105,7 +105,7 @@ private:
     [[nodiscard]] Outcome<> wait_for(Operation operation);
     [[nodiscard]] Outcome<Operation> ask(const Request &request);
     [[nodiscard]] Outcome<Operation> posted(int result, const char *what);
-    [[nodiscard]] Outcome<> reap();
+    [[nodiscard]] Outcome<bool> reap();
     void complete(Operation operation);
     [[nodiscard]] Outcome<> listen_for_answer(std::size_t place);
     [[nodiscard]] Outcome<> take_answer(std::size_t place);
