@@ -602,21 +602,21 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
             return false;
         }
         if (!socket.kernel_agrees(fd)) {
-            if (socket.out_.under_way == 0 && socket.in_.under_way == 0 &&
+            if (!socket.locks().sending.any() && !socket.locks().receiving.any() &&
                 ++socket.mismatches_ > most_mismatches) {
                 socket.stay("bytes passed this library by");
                 give_up(socket);
             }
             return false;
         }
-        if (socket.locks().inside != 0 || !epolls::may_rename(socket, fd)) {
+        if (socket.locks().inside != 1 || !epolls::may_rename(socket, fd)) {
             return false;  // another thread still has the link before, or it is not the time
         }
         socket.send_without_delay(fd);
         socket.take_link(link);
         epolls::linked(socket);
     }
-    if (socket.in_.under_way != 0) {
+    if (socket.locks().receiving.any()) {
         return false;
     }
     if (link.state.compare_exchange_strong(expected, made_it ? Link::Open : Link::Joined)) {

@@ -27,7 +27,7 @@ public:
     static constexpr std::uint64_t default_first_look = 16;
     [[nodiscard]] static std::uint64_t first_look();
 
-    // The program has moved bytes. Looks for the other end when it is time.
+    // The program has moved bytes. Looks for the other end when it is time. The caller is inside the Socket.
     static void used(Socket &socket, int fd, std::uint64_t bytes);
     // The device has found the other end of a socket.
     static void look_soon(Socket &socket);

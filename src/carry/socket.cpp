@@ -20,6 +20,7 @@
 #include "carry/mirror.hpp"
 #include "carry/moving.hpp"
 #include "carry/records.hpp"
+#include "carry/sockets.hpp"
 
 namespace carry {
 
@@ -75,21 +76,26 @@ void keep_first(FirstBytes BeginningOf::*which, const Socket &socket, std::uint6
 
 }  // namespace
 
-void Socket::sent_unlinked(int fd, Parts parts, ssize_t bytes) {
-    if (bytes > 0) {
+// The Socket may have ended meanwhile. While the thread is inside, the place is not another one's.
+void Socket::sent_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes) {
+    const Inside inside{*this};
+    const bool moved = bytes > 0 && locks().sending.is_for(call);
+    if (moved) {
         const std::uint64_t before =
             out_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
         keep_first(&BeginningOf::sent, *this, before, parts, bytes);
     }
-    out_.under_way.fetch_sub(1);
-    if (bytes > 0) {
+    locks().sending.end(call);
+    if (moved && has_number(fd)) {
         publish();
         Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
     }
 }
 
-void Socket::received_unlinked(int fd, Parts parts, ssize_t bytes, int flags) {
-    const bool moved = bytes > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0;
+void Socket::received_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes, int flags) {
+    const Inside inside{*this};
+    const bool moved =
+        bytes > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)) == 0 && locks().receiving.is_for(call);
     if (moved) {
         const std::uint64_t before =
             in_.count.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
@@ -97,21 +103,22 @@ void Socket::received_unlinked(int fd, Parts parts, ssize_t bytes, int flags) {
             keep_first(&BeginningOf::received, *this, before, parts, bytes);
         }
     }
-    in_.under_way.fetch_sub(1);
-    if (moved) {
+    locks().receiving.end(call);
+    if (moved && has_number(fd)) {
         publish();
         Meeting::used(*this, fd, static_cast<std::uint64_t>(bytes));
     }
 }
 
-void Socket::end_kernels_send(ssize_t bytes, std::span<std::byte> first) {
-    if (bytes > 0) {
+void Socket::end_kernels_send(std::uint32_t call, ssize_t bytes, std::span<std::byte> first) {
+    const Inside inside{*this};
+    if (bytes > 0 && locks().sending.is_for(call)) {
         const std::uint64_t before = out_.count.fetch_add(static_cast<std::uint64_t>(bytes));
         const iovec part{.iov_base = first.data(), .iov_len = first.size()};
         keep_first(&BeginningOf::sent, *this, before, Parts{&part, 1}, bytes);
         publish();
     }
-    out_.under_way.fetch_sub(1);
+    locks().sending.end(call);
 }
 
 bool Socket::keeps_first(std::uint64_t count) const {
@@ -128,8 +135,14 @@ std::size_t Socket::peek_in_tcp(int fd, std::span<std::byte> room) {
     return static_cast<std::size_t>(std::max<ssize_t>(found, 0));
 }
 
+// A thread that is in the kernel for this Socket comes back too late from here on.
 bool Socket::one_process_less() {
-    return processes_.fetch_sub(1) == 1;
+    const bool is_last = processes_.fetch_sub(1) == 1;
+    if (is_last) {
+        locks().sending.renew();
+        locks().receiving.renew();
+    }
+    return is_last;
 }
 
 Socket::Counts Socket::counts(std::uint64_t all, std::uint64_t by_link) const {

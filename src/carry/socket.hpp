@@ -29,6 +29,27 @@ namespace carry {
 
 using Parts = std::span<const iovec>;
 
+// The calls of the kernel in one direction for the Sockets of a place. A thread may be in such a call, or may
+// be killed there, when the place is another Socket's already. The others do not count that call.
+class KernelCalls {
+public:
+    // Returns for which Socket of the place the call is.
+    [[nodiscard]] std::uint32_t begin() { return static_cast<std::uint32_t>(calls_.fetch_add(1) >> 32); }
+    // Returns whether that Socket has not ended.
+    [[nodiscard]] bool is_for(std::uint32_t socket) const { return calls_.load() >> 32 == socket; }
+    void end(std::uint32_t socket) {
+        std::uint64_t now = calls_.load();
+        while (now >> 32 == socket && !calls_.compare_exchange_weak(now, now - 1)) {
+        }
+    }
+    // The Socket ends.
+    void renew() { calls_ = ((calls_ >> 32) + 1) << 32; }
+    [[nodiscard]] bool any() const { return static_cast<std::uint32_t>(calls_.load()) != 0; }
+
+private:
+    std::atomic<std::uint64_t> calls_;  // number of the Socket << 32 | calls
+};
+
 // The locks of a place, which one Socket after another has. To make locks for each would take as long as all
 // else that a short connection needs of this library.
 struct Locks {
@@ -41,8 +62,12 @@ struct Locks {
     // place is given back.
     std::atomic<std::uint32_t> inside;
     static constexpr std::uint32_t ended = 1U << 31;
+    KernelCalls sending;
+    KernelCalls receiving;  // only those that began without a link
 
     void begin() {
+        sending.renew();
+        receiving.renew();
         out.begin();
         in.begin();
         meeting.begin();
@@ -60,64 +85,78 @@ public:
 
     // ---- moving bytes ----
     // Work as sendmsg(2) and recvmsg(2) without a name and control data. by_kernel() makes the program's own
-    // call of libc.
+    // call of libc. Another thread may have closed the number since the caller found this Socket there, and
+    // the place may be another Socket's. Then the call is one of what has the number now.
     template <typename Call>
     ssize_t send(int fd, Parts parts, int flags, Call by_kernel) {
         if ((flags & MSG_OOB) != 0 && !begin_urgent(flags)) {
             return -1;
         }
         if (!is_linked()) {
-            out_.under_way.fetch_add(1);
-            if (!is_linked()) {
+            const std::uint32_t call = locks().sending.begin();
+            if (!is_linked() && has_number(fd)) {
                 const ssize_t bytes = by_kernel();
-                sent_unlinked(fd, parts, bytes);
+                sent_unlinked(call, fd, parts, bytes);
                 return bytes;
             }
-            out_.under_way.fetch_sub(1);
+            locks().sending.end(call);
+        } else if (const Inside inside{*this}; has_number(fd)) {
+            return send_linked(fd, parts, flags);
         }
-        return send_linked(fd, parts, flags);
+        Socket *const other = now_at(fd);
+        return other != nullptr ? other->send(fd, parts, flags, by_kernel) : by_kernel();
     }
     template <typename Call>
     ssize_t receive(int fd, Parts parts, int flags, Call by_kernel) {
         if (!is_linked()) {
-            in_.under_way.fetch_add(1);
-            if (!is_linked()) {
+            const std::uint32_t call = locks().receiving.begin();
+            if (!is_linked() && has_number(fd)) {
                 const ssize_t bytes = by_kernel();
-                received_unlinked(fd, parts, bytes, flags);
+                received_unlinked(call, fd, parts, bytes, flags);
                 return bytes;
             }
-            in_.under_way.fetch_sub(1);
+            locks().receiving.end(call);
+        } else if (const Inside inside{*this}; has_number(fd)) {
+            return receive_linked(fd, parts, flags);
         }
-        return receive_linked(fd, parts, flags);
+        Socket *const other = now_at(fd);
+        return other != nullptr ? other->receive(fd, parts, flags, by_kernel) : by_kernel();
     }
     // Makes a call that only the kernel can make, and that sends bytes: sendfile(2), splice(2). by_kernel()
     // returns how many. look(where to) copies the first of the bytes that it will send, as far as it knows
     // them, and returns how many these are; it is called only for a connection's first bytes.
     template <typename Call, typename Look>
-    ssize_t send_by_kernel(Call by_kernel, Look look) {
+    ssize_t send_by_kernel(int fd, Call by_kernel, Look look) {
+        const std::uint32_t call = locks().sending.begin();
+        if (!has_number(fd)) {
+            locks().sending.end(call);
+            Socket *const other = now_at(fd);
+            return other != nullptr ? other->send_by_kernel(fd, by_kernel, look) : by_kernel();
+        }
         if (!begin_kernels_send()) {
+            locks().sending.end(call);
             return -1;
         }
         std::array<std::byte, FirstBytes::most> first;
         const std::size_t known = keeps_first(out_.count) ? look(std::span{first}) : 0;
         const ssize_t bytes = by_kernel();
-        end_kernels_send(bytes, std::span{first}.first(known));
+        end_kernels_send(call, bytes, std::span{first}.first(known));
         return bytes;
     }
     // Makes a call of the kernel that receives, such as splice(2). Returns false, and calls nothing, when
-    // there is a link.
+    // there is a link, or the number is not this Socket's any more.
     template <typename Call>
     [[nodiscard]] bool receive_by_kernel(int fd, ssize_t &bytes, Call by_kernel) {
-        in_.under_way.fetch_add(1);
-        if (is_linked()) {
-            in_.under_way.fetch_sub(1);
+        const std::uint32_t call = locks().receiving.begin();
+        if (is_linked() || !has_number(fd)) {
+            locks().receiving.end(call);
             return false;
         }
         std::array<std::byte, FirstBytes::most> first;
         const std::size_t known = keeps_first(in_.count) ? peek_in_tcp(fd, first) : 0;
         bytes = by_kernel();
         const iovec part{.iov_base = first.data(), .iov_len = known};
-        received_unlinked(fd, Parts{&part, 1}, bytes, 0);
+        received_unlinked(call, fd, Parts{&part, 1}, bytes, 0);
         return true;
     }
 
@@ -313,20 +352,18 @@ private:
         std::uint64_t origin;
         std::uint64_t doorbells;
         std::uint32_t turn;
-        std::uint32_t sends_to_wait;           // before the ring is tried again
-        std::int64_t checked_at;               // when the kernel was asked whether the peer is there
-        std::atomic<std::uint32_t> under_way;  // calls of the kernel that send
-        std::atomic<bool> stays_in_tcp;        // as long as there is this link
-        int rung;                              // grows with each message that needed a doorbell
-        std::uint32_t rung_for;                // the sleep of the receiver that the last doorbell was for
-        bool rings_once;                       // a receiver may have gone to sleep before there was a link
+        std::uint32_t sends_to_wait;     // before the ring is tried again
+        std::int64_t checked_at;         // when the kernel was asked whether the peer is there
+        std::atomic<bool> stays_in_tcp;  // as long as there is this link
+        int rung;                        // grows with each message that needed a doorbell
+        std::uint32_t rung_for;          // the sleep of the receiver that the last doorbell was for
+        bool rings_once;                 // a receiver may have gone to sleep before there was a link
     };
     struct In {
         Count count;
         Count taken;
         Count dropped;  // doorbells
         std::uint32_t turn;
-        std::atomic<std::uint32_t> under_way;  // calls of the kernel that receive, begun without a link
         // The bytes that had come when the peer was last told of a sleep (a link between two hosts).
         std::atomic<std::uint64_t> armed_put;
         std::atomic<std::uint64_t> armed_doorbells;
@@ -337,6 +374,8 @@ private:
     };
 
     [[nodiscard]] inline Locks &locks() const;
+    [[nodiscard]] inline bool has_number(int fd) const;
+    [[nodiscard]] static inline Socket *now_at(int fd);
     [[nodiscard]] Link *link() const { return link_.load(std::memory_order_acquire); }
     [[nodiscard]] Direction &to_peer() const { return link()->directions[side_]; }
     [[nodiscard]] Direction &from_peer() const { return link()->directions[1 - side_]; }
@@ -382,13 +421,13 @@ private:
     void decline() const;
     // Writes the counts where other programs see them.
     void publish() const;
-    void sent_unlinked(int fd, Parts parts, ssize_t bytes);
-    void received_unlinked(int fd, Parts parts, ssize_t bytes, int flags);
+    void sent_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes);
+    void received_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes, int flags);
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
     [[nodiscard]] bool begin_urgent(int flags);
     [[nodiscard]] bool begin_kernels_send();
-    void end_kernels_send(ssize_t bytes, std::span<std::byte> first = {});
+    void end_kernels_send(std::uint32_t call, ssize_t bytes, std::span<std::byte> first = {});
     // Returns whether the bytes behind this count are such as an end proves by that it has the connection.
     [[nodiscard]] bool keeps_first(std::uint64_t count) const;
     // Returns how many it has copied.

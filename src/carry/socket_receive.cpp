@@ -40,7 +40,6 @@ constexpr microseconds waits_for_kernel{1'000'000};
 }  // namespace
 
 ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
-    const Inside inside{*this};
     const std::size_t bytes = base::size_of(parts);
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         msghdr message = base::message_of(parts.data(), parts.size());
@@ -420,7 +419,7 @@ void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, 
 
 // The bytes that woke such a call are about to leave the socket. It may wait for a pipe that is full.
 void Socket::await_kernels_receives() const {
-    for (const std::int64_t until = in(waits_for_kernel); in_.under_way != 0 && now() < until;) {
+    for (const std::int64_t until = in(waits_for_kernel); locks().receiving.any() && now() < until;) {
         (void)sched_yield();
     }
 }

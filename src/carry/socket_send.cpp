@@ -43,10 +43,10 @@ constexpr int most_rung = 1024;
 }  // namespace
 
 ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
-    const Inside inside{*this};
     constexpr int carried = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR;
     const std::size_t bytes = base::size_of(parts);
     std::size_t done = 0;
+    std::uint32_t call = 0;
     if (link()->state != Link::Open) {
         Meeting::used(*this, fd, 0);
     }
@@ -83,16 +83,16 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
         if (Shake::leaves(out_.count)) {
             leave("a test wants it");
         }
-        out_.under_way.fetch_add(1);
+        call = locks().sending.begin();
     }
     PartsFrom rest{parts, done, bytes - done};
     const msghdr message = rest.message();
     if (done != 0 ? keeps_error() : fails_with_kept_error()) {
-        end_kernels_send(0);
+        end_kernels_send(call, 0);
         return done != 0 ? static_cast<ssize_t>(done) : -1;
     }
     if (out_.stays_in_tcp && done == 0 && (events_now(fd, POLLRDHUP) & POLLRDHUP) != 0 && resets(fd)) {
-        end_kernels_send(0);
+        end_kernels_send(call, 0);
         errno = ECONNRESET;
         return -1;
     }
@@ -102,7 +102,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     } else if (sent < 0) {
         (void)told_of(errno);
     }
-    end_kernels_send(sent);
+    end_kernels_send(call, sent);
     return done == 0 ? sent : static_cast<ssize_t>(done) + std::max<ssize_t>(sent, 0);
 }
 
@@ -120,8 +120,8 @@ bool Socket::begin_urgent(int flags) {
 
 // Returns false, with EAGAIN, when the call would have to wait, or with an error of the connection.
 bool Socket::begin_kernels_send() {
-    out_.under_way.fetch_add(1);
     if (is_linked()) {
+        const Inside inside{*this};
         const Section section{locks().out};
         bool may_send = (blocks() || tries_to_leave_ring()) && !fails_with_kept_error();
         if (may_send) {
@@ -129,7 +129,6 @@ bool Socket::begin_kernels_send() {
             may_send = !fails_with_kept_error();  // bytes may have been lost just now
         }
         if (!may_send) {
-            out_.under_way.fetch_sub(1);
             return false;
         }
         out_.sends_to_wait = sends_in_tcp;
@@ -144,7 +143,7 @@ void Socket::enter_ring(int fd) {
         --out_.sends_to_wait;
         return;
     }
-    if (stays() || out_.stays_in_tcp || link()->state != Link::Open || out_.under_way != 0 ||
+    if (stays() || out_.stays_in_tcp || link()->state != Link::Open || locks().sending.any() ||
         direction.turns_read.load(std::memory_order_acquire) != out_.turn || direction.refuses != 0 ||
         is_mirror_lost() || !peer_is_there(fd)) {
         return;

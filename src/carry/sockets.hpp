@@ -170,4 +170,12 @@ bool Sockets::with_number(std::uint32_t place, Use use) {
 
 extern constinit Sockets sockets;
 
+bool Socket::has_number(int fd) const {
+    return sockets.at(fd) == this;
+}
+
+Socket *Socket::now_at(int fd) {
+    return sockets.at(fd);
+}
+
 }  // namespace carry

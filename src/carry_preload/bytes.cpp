@@ -234,7 +234,7 @@ INTERPOSED(3, sendmsg)(int fd, const msghdr *message, int flags) {
         return by_kernel();
     }
     if (message->msg_controllen != 0) {
-        return socket->send_by_kernel(by_kernel, [](std::span<std::byte>) { return std::size_t{0}; });
+        return socket->send_by_kernel(fd, by_kernel, [](std::span<std::byte>) { return std::size_t{0}; });
     }
     return socket->send(fd, parts_of(message->msg_iov, message->msg_iovlen), flags, by_kernel);
 }

@@ -152,7 +152,7 @@ INTERPOSED(4, sendfile)(int to, int file, off_t *offset, size_t bytes) noexcept 
         }
     }
     const auto look = [&](std::span<std::byte> room) { return look_at_file(file, offset, bytes, room); };
-    return socket != nullptr ? socket->send_by_kernel(by_kernel, look) : by_kernel();
+    return socket != nullptr ? socket->send_by_kernel(to, by_kernel, look) : by_kernel();
 }
 
 static_assert(sizeof(off64_t) == sizeof(off_t));
@@ -164,17 +164,16 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
     const auto by_kernel = [&] { return LIBC(splice)(from, from_offset, to, to_offset, bytes, flags); };
     if (Socket *const socket = sockets.at(to); socket != nullptr) {
         return socket->send_by_kernel(
-            by_kernel, [&](std::span<std::byte> room) { return look_at_pipe(from, bytes, room); });
+            to, by_kernel, [&](std::span<std::byte> room) { return look_at_pipe(from, bytes, room); });
     }
-    Socket *const socket = sockets.at(from);
-    if (socket == nullptr) {
+    if (sockets.at(from) == nullptr) {
         return by_kernel();
     }
     constexpr unsigned known = SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT;
     const bool is_written = (LIBC(fcntl)(to, F_GETFL) & O_ACCMODE) != O_RDONLY;
     const bool is_refused = bytes == 0 || from_offset != nullptr || to_offset != nullptr ||
                             (flags & ~known) != 0 || !is_written || !carry_preload::is_pipe(to);
-    for (;;) {
+    while (Socket *const socket = sockets.at(from)) {
         ssize_t moved = 0;
         if (socket->receive_by_kernel(from, moved, by_kernel)) {
             return moved;
@@ -186,6 +185,7 @@ INTERPOSED(6, splice)(int from, off64_t *from_offset, int to, off64_t *to_offset
             return *gone;
         }
     }
+    return by_kernel();  // another thread has closed the number
 }
 
 // libc's streams read and write by calls that cannot be interposed.

@@ -575,6 +575,62 @@ static void a_number_is_another_connections_during_a_receive(void **state) {
     }
 }
 
+static void make_unused_pair(int ends[2]) {
+    const bool goes_over = in_the_memory;
+    in_the_memory = false;
+    make_pair(ends);
+    in_the_memory = goes_over;
+}
+
+/* Returns whether bytes of the connection pass the kernel by. */
+static bool is_in_memory(const int ends[2]) {
+    enum { messages = 64 };
+    bool is_over = false;
+    use(ends);
+    for (int i = 0; i < messages; ++i) {
+        char bytes[8];
+        int in_tcp = -1;
+        assert_int_equal(send(ends[0], "carried", sizeof(bytes), 0), sizeof(bytes));
+        await(ends[1], POLLIN);
+        assert_int_equal(syscall(SYS_ioctl, ends[1], FIONREAD, &in_tcp), 0);
+        is_over = is_over || in_tcp < (int)sizeof(bytes) / 2; /* there may be a doorbell */
+        assert_int_equal(recv(ends[1], bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+        assert_string_equal(bytes, "carried");
+    }
+    return is_over;
+}
+
+/* A thread is in recv(2) of a connection that has no link, when another one closes the number. It comes back,
+ * with bytes or the end, when the next connection has begun.
+ */
+static void a_late_receive_is_none_of_the_next_connection(void **state) {
+    const bool has_bytes = *(const bool *)*state;
+    int ends[2];
+    int others[2];
+    make_unused_pair(ends);
+    const int for_listener = socket(AF_INET, SOCK_STREAM, 0); /* what is closed last is another's first */
+    assert_true(for_listener >= 0);
+    struct receiving one = {.fd = ends[1]};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, receive_once, &one), 0);
+    while (!is_in(one.thread, SYS_recvfrom)) {
+        assert_false(one.is_over);
+    }
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(for_listener), 0);
+    make_unused_pair(others);
+    if (has_bytes) {
+        assert_int_equal(send(ends[0], "late", 4, 0), 4);
+    } else {
+        assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(one.got, has_bytes ? 4 : 0);
+    assert_true(is_in_memory(others) || !in_the_memory);
+    close_pair(others);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 /* Calls act(first byte, bytes, argument) for each area of memory that is shared, whose file has such a name.
  */
 static void for_shared(const char *name, void (*act)(char *begin, size_t bytes, void *argument),
@@ -1689,6 +1745,8 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[ShutDown]),
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerEnds]),
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerSends]),
+        cmocka_unit_test_prestate(a_late_receive_is_none_of_the_next_connection, &either[0]),
+        cmocka_unit_test_prestate(a_late_receive_is_none_of_the_next_connection, &either[1]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &either[0]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &either[1]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
