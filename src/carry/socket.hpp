@@ -101,7 +101,9 @@ public:
             }
             locks().sending.end(call);
         } else if (const Inside inside{*this}; has_number(fd)) {
-            return send_linked(fd, parts, flags);
+            if (const ssize_t bytes = send_linked(fd, parts, flags); bytes != not_begun) {
+                return bytes;
+            }
         }
         Socket *const other = now_at(fd);
         return other != nullptr ? other->send(fd, parts, flags, by_kernel) : by_kernel();
@@ -117,7 +119,9 @@ public:
             }
             locks().receiving.end(call);
         } else if (const Inside inside{*this}; has_number(fd)) {
-            return receive_linked(fd, parts, flags);
+            if (const ssize_t bytes = receive_linked(fd, parts, flags); bytes != not_begun) {
+                return bytes;
+            }
         }
         Socket *const other = now_at(fd);
         return other != nullptr ? other->receive(fd, parts, flags, by_kernel) : by_kernel();
@@ -423,6 +427,8 @@ private:
     void publish() const;
     void sent_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes);
     void received_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes, int flags);
+    // What the next two return when the program has closed all numbers before they have looked at anything.
+    static constexpr ssize_t not_begun = -2;
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);
     [[nodiscard]] bool begin_urgent(int flags);

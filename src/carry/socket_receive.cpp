@@ -61,6 +61,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     std::int64_t until = 0;  // of the wait for the peer's word
     unsigned in_vain = 0;
     std::int64_t slept_at = 0;  // when the first sleep began
+    bool has_looked = false;
     if (link()->state != Link::Open) {
         Meeting::used(*this, fd, 0);
     }
@@ -70,9 +71,13 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         const std::size_t before = done;
         {
             const InSection section{*this, fd};
+            if (fd < 0 && !has_looked) {
+                return not_begun;
+            }
             if (fd < 0) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
+            has_looked = true;
             const std::uint64_t dropped = in_.dropped;
             std::size_t more = 0;
             do {  // the bytes may be of several turns
@@ -126,7 +131,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 nothing = {.is_final = true, .result = -1, .error = EINTR};
                 continue;
             }
-            const bool sleeps = begin_sleep(fd) && sockets.at(fd) == this;
+            const bool sleeps = begin_sleep(fd) && has_number(fd);
             if (sleeps && slept_at == 0) {
                 slept_at = now();
                 nothing = sleep(fd, flags);
@@ -141,7 +146,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
 // With the lock of In or of Out, no thread of this process closes the number that is returned: fd, where it
 // is still of this socket, or another one. -1: the program has closed all.
 int Socket::descriptor(int fd) const {
-    return sockets.at(fd) == this ? fd : sockets.number_of(sockets.place_of(*this));
+    return has_number(fd) ? fd : sockets.number_of(sockets.place_of(*this));
 }
 
 // Looks at the ring for a short time. Returns whether bytes came.

@@ -54,7 +54,10 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     {
         const Section section{locks().out};
         fd = descriptor(fd);
-        if (fd >= 0 && (flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
+        if (fd < 0) {
+            return not_begun;
+        }
+        if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
                 enter_ring(fd);
             }
@@ -197,7 +200,7 @@ bool Socket::peer_is_there(int fd) {
 // Puts bytes into the ring until all are there, or it was full for some time. Returns how many.
 std::size_t Socket::put(int fd, Parts parts, std::size_t bytes) {
     std::size_t done = 0;
-    while (done < bytes && sockets.at(fd) == this) {  // a thread that closes the number waits for the lock
+    while (done < bytes && has_number(fd)) {  // a thread that closes the number waits for the lock
         const std::size_t more = put_once(parts, done, bytes - done);
         if (more == 0 && (out_.stays_in_tcp || !look([this] { return has_any_room(); }))) {
             break;

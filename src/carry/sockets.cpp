@@ -2,13 +2,19 @@
 // carry/sockets: the table of the process, and what becomes of its Sockets when processes begin and end.
 #include "carry/sockets.hpp"
 
+#include <fcntl.h>
+#include <pthread.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "base/cancelling.hpp"
 #include "base/clock.hpp"
 #include "base/fork.hpp"
+#include "base/interpose.hpp"
 #include "base/small_mutex.hpp"
+#include "carry/high_number.hpp"
 #include "carry/links.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
@@ -149,6 +155,56 @@ bool Sockets::take(int fd, Socket &socket, bool is_open) {
         socket.before_end(fd);
     }
     return is_last;
+}
+
+// A close(2) may sleep (SO_LINGER), and so is not the kernel's part of the call, which others wait for.
+Sockets::Replaced Sockets::begin_replacing(int number) {
+    changing.assert_held();
+    const std::uint32_t place = place_at(number);
+    std::atomic_ref{places_[number]}.store(replaced);
+    if (place == 0) {
+        return {};
+    }
+    const int error = errno;
+    Replaced before{
+        .socket = &socket(place), .is_last = std::atomic_ref{numbers_[place]} == 1, .lingers = -1};
+    if (before.is_last) {
+        if (before.socket->is_linked() && is_of_this_process(*before.socket)) {
+            before.socket->before_end(number);
+        }
+        before.lingers = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, first_high_number());
+    }
+    errno = error;
+    return before;
+}
+
+// fd: what the number is now; -1: what it was before.
+void Sockets::end_replacing(int fd, int number, const Replaced &before) {
+    changing.assert_held();
+    const std::uint32_t old = before.socket != nullptr ? place_of(*before.socket) : 0;
+    const std::uint32_t place = fd >= 0 ? place_at(fd) : old;
+    if (place != 0 && fd >= 0) {
+        set(number, place);
+    } else {
+        std::atomic_ref{places_[number]}.store(place);
+    }
+    if (old != 0 && fd >= 0) {
+        --std::atomic_ref{numbers_[old]};
+        if (before.is_last) {
+            ended.add(*before.socket);
+        }
+    } else if (before.lingers >= 0) {
+        (void)LIBC(close)(before.lingers);
+    }
+}
+
+// dup2(2) is no cancellation point.
+void Sockets::close_replaced(const Replaced &before) {
+    const base::Cancelling disabled{PTHREAD_CANCEL_DISABLE};
+    if (before.lingers >= 0) {
+        (void)LIBC(close)(before.lingers);
+    }
+    end(*before.socket);
 }
 
 bool Sockets::is_of_this_process(const Socket &socket) {

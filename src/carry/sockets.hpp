@@ -3,6 +3,7 @@
 // The table is the process's own. The Sockets lie in memory that it shares with its forked children.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <array>
@@ -44,12 +45,20 @@ public:
     // Numbers above have none. Linux gives out 1048576 unless /proc/sys/fs/nr_open was raised.
     static constexpr std::size_t most_numbers = std::size_t{1} << 20;
 
-    // Returns the Socket of a descriptor, or nullptr. Any number of threads may call.
+    // Returns the Socket of a descriptor, or nullptr. Any number of threads may call, without a lock of a
+    // Socket. Waits while another thread replaces the descriptor.
     [[nodiscard]] Socket *at(int fd) const {
-        const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
-        const std::uint32_t place =
-            number < most_numbers ? std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) : 0;
+        std::uint32_t place = place_at(fd);
+        while (place == replaced) [[unlikely]] {
+            (void)sched_yield();
+            place = place_at(fd);
+        }
         return place != 0 ? &socket(place) : nullptr;
+    }
+    // Returns whether the descriptor is one of the Socket, and no thread is replacing it.
+    [[nodiscard]] bool is_at(int fd, const Socket &one) const {
+        const std::uint32_t place = place_at(fd);
+        return place != 0 && place != replaced && &socket(place) == &one;
     }
     // Returns the number of a Socket, below most_sockets.
     [[nodiscard]] std::uint32_t place_of(const Socket &socket) const {
@@ -79,6 +88,31 @@ public:
             end(*socket);
         }
         return result;
+    }
+    // Has the kernel put fd under a number too, by calling duplicate(), as dup2(2) does. A thread that looks
+    // for the number's Socket meanwhile waits, and finds what the kernel has there. With another process's
+    // memory (vfork(2)) nothing else happens.
+    template <typename Duplicate>
+    int replace(int fd, int number, Duplicate duplicate) {
+        if ((at(fd) == nullptr && at(number) == nullptr) ||
+            static_cast<std::size_t>(number) >= most_numbers || base::is_in_parents_memory()) {
+            return duplicate();
+        }
+        int made = -1;
+        Replaced before;
+        {
+            const HeldHandlers held;
+            hold();
+            before = begin_replacing(number);
+            const auto by_kernel = [&] { return made = duplicate(); };
+            (void)(before.socket != nullptr ? before.socket->close(by_kernel) : by_kernel());
+            end_replacing(made >= 0 ? fd : -1, number, before);
+            release();
+        }
+        if (made >= 0 && before.is_last) {
+            close_replaced(before);
+        }
+        return made;
     }
     // The Socket has ended, and no thread uses it.
     void give_back(const Socket &socket);
@@ -128,6 +162,21 @@ private:
     [[nodiscard]] Socket &socket(std::uint32_t place) const {
         return all_.load(std::memory_order_relaxed)[place].socket;
     }
+    // Stands for the place of a number that a thread is replacing.
+    static constexpr std::uint32_t replaced = UINT32_MAX;
+    [[nodiscard]] std::uint32_t place_at(int fd) const {
+        const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
+        return number < most_numbers ? std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) : 0;
+    }
+    // What had a number before.
+    struct Replaced {
+        Socket *socket = nullptr;
+        bool is_last = false;  // of the process's numbers
+        int lingers = -1;      // keeps the last number's end away from the kernel's call
+    };
+    [[nodiscard]] Replaced begin_replacing(int number);
+    void end_replacing(int fd, int number, const Replaced &before);
+    void close_replaced(const Replaced &before);
     [[nodiscard]] static Arena *arena();
     void set(int fd, std::uint32_t place);
     void hold();
@@ -171,7 +220,7 @@ bool Sockets::with_number(std::uint32_t place, Use use) {
 extern constinit Sockets sockets;
 
 bool Socket::has_number(int fd) const {
-    return sockets.at(fd) == this;
+    return sockets.is_at(fd, *this);
 }
 
 Socket *Socket::now_at(int fd) {

@@ -35,17 +35,21 @@ int close_any(int fd) {
     return carry_preload::close_any(fd, [fd] { return LIBC(close)(fd); });
 }
 
-// The new number is fd's too. libc's streams use the lowest ones past this library.
-int duplicated(int fd, int number) {
+// The number is fd's too. libc's streams use the lowest ones past this library.
+int is_duplicate(int fd, int number) {
     if (number < 0 || base::is_in_parents_memory()) {
         return number;
     }
-    sockets.duplicated(fd, number);
     carry::epolls::duplicated(fd, number);
     if (Socket *const socket = sockets.at(number); socket != nullptr && number <= STDERR_FILENO) {
         carry_preload::hand_over_as(*socket, number, number);
     }
     return number;
+}
+
+int duplicated(int fd, int number) {
+    sockets.duplicated(fd, number);
+    return is_duplicate(fd, number);
 }
 
 int duplicate_onto(int fd, int number, int flags) {
@@ -55,17 +59,17 @@ int duplicate_onto(int fd, int number, int flags) {
     Socket *const source = sockets.at(fd);
     Socket *const replaced = sockets.at(number);
     const bool is_ours = !base::is_in_parents_memory();
-    if (is_ours && (replaced != nullptr || carry::epolls::is_set(number)) && LIBC(fcntl)(fd, F_GETFD) >= 0) {
+    if (is_ours && (replaced != nullptr || carry::epolls::is_set(number))) {
+        if (LIBC(fcntl)(fd, F_GETFD) < 0) {
+            return -1;
+        }
         carry::epolls::closed(number, sockets.has_more_numbers(number));
-        int made = -1;
-        (void)sockets.close(number, [&] { return made = LIBC(dup3)(fd, number, flags); });
-        return duplicated(fd, made);
     }
     // A child of vfork(2) prepares the standard streams of a program.
     if (!is_ours && source != nullptr && number <= STDERR_FILENO) {
         carry_preload::hand_over_as(*source, fd, number);
     }
-    return duplicated(fd, LIBC(dup3)(fd, number, flags));
+    return is_duplicate(fd, sockets.replace(fd, number, [&] { return LIBC(dup3)(fd, number, flags); }));
 }
 
 int ioctl_of(Socket &socket, int fd, unsigned long request, void *argument) {

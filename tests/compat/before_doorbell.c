@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * before_doorbell.c: send(2), which libcarry-preload.so finds behind itself. Before the next doorbell of that
- * library it calls a function of the test's.
+ * before_doorbell.c: send(2) and dup3(2), which libcarry-preload.so finds behind itself. Before the next
+ * doorbell of that library, or after its next dup3(2), it calls a function of the test's.
  */
 #define _GNU_SOURCE 1
 #include "before_doorbell.h"
@@ -19,4 +19,16 @@ __attribute__((visibility("default"))) ssize_t send(int fd, const void *bytes, s
         call();
     }
     return syscall(SYS_sendto, fd, bytes, size, flags, NULL, 0);
+}
+
+void (*after_dup3)(void);
+
+__attribute__((visibility("default"))) int dup3(int fd, int number, int flags) {
+    void (*const call)(void) = after_dup3;
+    const int made = (int)syscall(SYS_dup3, fd, number, flags);
+    if (call != NULL) {
+        after_dup3 = NULL;
+        call();
+    }
+    return made;
 }

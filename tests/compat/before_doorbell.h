@@ -6,5 +6,7 @@
 /* Called once, in the thread that is about to ring, when it is not NULL. That thread has a lock of its
  * socket. */
 extern __attribute__((visibility("default"))) void (*before_doorbell)(void);
+/* Called once when it is not NULL. The kernel has put the descriptor there, and the call has not returned. */
+extern __attribute__((visibility("default"))) void (*after_dup3)(void);
 
 #endif

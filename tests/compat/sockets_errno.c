@@ -17,9 +17,12 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -947,6 +950,53 @@ static void a_reset_for_a_doorbell_is_an_end(void **state) {
     close_pair(torn);
 }
 
+static int replaced;
+static pthread_t receiver;
+static atomic_bool is_received;
+
+static void *receive_at_once(void *argument) {
+    char found[8];
+    const ssize_t got = recv(replaced, found, sizeof(found), MSG_DONTWAIT);
+    const bool is_right = got == 3 && memcmp(found, "new", 3) == 0;
+    is_received = true;
+    (void)argument;
+    return (void *)(intptr_t)(is_right ? 0 : got < 0 ? errno : EPROTO);
+}
+
+static void begin_to_receive(void) {
+    enum { turns = 1000 };
+    assert_int_equal(pthread_create(&receiver, NULL, receive_at_once, NULL), 0);
+    for (int i = 0; !is_received && i < turns; ++i) {
+        sched_yield();
+    }
+}
+
+/* A thread receives at the moment at which a number becomes another connection's. It finds the bytes that
+ * this one has in the ring.
+ */
+static void a_number_is_never_without_its_connection(void **state) {
+    (void)state;
+    int before[2];
+    int others[2];
+    make_pair(before);
+    make_pair(others);
+    assert_int_equal(send(others[0], "new", 3, 0), 3);
+    await(others[1], POLLIN);
+    replaced = before[1];
+    is_received = false;
+    after_dup3 = in_the_memory ? begin_to_receive : NULL;
+    assert_int_equal(dup2(others[1], before[1]), before[1]);
+    if (!in_the_memory) {
+        begin_to_receive();
+    }
+    assert_null(after_dup3);
+    void *error = NULL;
+    assert_int_equal(pthread_join(receiver, &error), 0);
+    assert_null(error);
+    close_pair(others);
+    close_pair(before);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -956,6 +1006,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_reset_is_told_once),
         cmocka_unit_test(a_reset_behind_the_end_is_told_to_who_sends),
         cmocka_unit_test(a_reset_for_a_doorbell_is_an_end),
+        cmocka_unit_test(a_number_is_never_without_its_connection),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
