@@ -41,16 +41,17 @@ struct Turn {
 struct Direction {
     static constexpr std::uint64_t ring_bytes = std::uint64_t{256} << 10;
     static constexpr std::uint32_t most_turns = 64;
-    // The receiver takes nothing that the sender puts from here on (a bit of `put`).
+    // The receiver takes nothing that the sender puts from here on (a bit of `put`), or reads all that was
+    // put without another doorbell (a bit of `doorbells`).
     static constexpr std::uint64_t refused = std::uint64_t{1} << 63;
 
     // The sender writes these.
     alignas(64) std::atomic<std::uint64_t> put;  // bytes that were put into the ring; and `refused`
     std::atomic<std::uint64_t> origin;           // the count of `put` that is at the ring's first place
     std::atomic<std::int64_t> filled_at;         // when bytes were put into the empty ring (base::Clock)
-    std::atomic<std::uint64_t> doorbells;
-    std::atomic<std::uint32_t> turn;  // the present one; the odd ones are in the ring
-    Turn turns[most_turns];           // turn k is turns[k % most_turns]
+    std::atomic<std::uint64_t> doorbells;        // and `refused`
+    std::atomic<std::uint32_t> turn;             // the present one; the odd ones are in the ring
+    Turn turns[most_turns];                      // turn k is turns[k % most_turns]
     // The receiver writes these.
     alignas(64) std::atomic<std::uint64_t> taken;  // bytes that were taken out of the ring
     std::atomic<std::uint32_t> turns_read;         // the turn that the receiver reads

@@ -478,6 +478,7 @@ private:
     void advance();
     [[nodiscard]] std::uint32_t peers_turn() const;
     [[nodiscard]] std::uint64_t in_memory() const;
+    [[nodiscard]] std::uint64_t peers_doorbells() const;
     [[nodiscard]] std::uint64_t left_of(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t in_ring(std::uint32_t turn) const;
     [[nodiscard]] std::uint64_t unread_in_tcp(int fd) const;

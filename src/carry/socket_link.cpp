@@ -123,7 +123,7 @@ void Socket::take_link(Link &link) {
     Direction &to = link.directions[side_];
     to.put.fetch_or(out_.put);  // the other end may refuse already
     to.origin = out_.origin = out_.put;
-    to.doorbells = out_.doorbells;
+    to.doorbells.fetch_or(out_.doorbells);
     to.turns[out_.turn % Direction::most_turns].doorbells = out_.doorbells;
     to.turn = out_.turn;
     link.ends[side_] = may_end_ ? 1 : 0;

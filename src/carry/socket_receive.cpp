@@ -237,6 +237,11 @@ std::uint64_t Socket::in_memory() const {
     return put - in_.taken <= Direction::ring_bytes ? put - in_.taken : 0;
 }
 
+// Returns how many doorbells the peer has counted.
+std::uint64_t Socket::peers_doorbells() const {
+    return from_peer().doorbells.load(std::memory_order_seq_cst) & ~Direction::refused;
+}
+
 // Begins the next turns, as far as the bytes before them are read.
 void Socket::advance() {
     Direction &direction = from_peer();
@@ -271,7 +276,7 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
 // Returns whether all that were sent are gone; others are under way.
 bool Socket::drop_all_doorbells(int fd) {
     const Direction &direction = from_peer();
-    std::uint64_t sent = direction.doorbells.load(std::memory_order_seq_cst);
+    std::uint64_t sent = peers_doorbells();
     if (!is_in_ring(in_.turn)) {
         sent = direction.turns[in_.turn % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     } else if (peers_turn() != in_.turn) {
@@ -332,7 +337,7 @@ std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
     in_.taken.store(in_.taken + bytes, std::memory_order_relaxed);
     from_peer().taken.store(in_.taken, std::memory_order_release);
     // A process that is killed with a doorbell in its socket would reset the connection.
-    if (in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst) && in_ring(in_.turn) == 0) {
+    if (in_.dropped != peers_doorbells() && in_ring(in_.turn) == 0) {
         (void)drop_all_doorbells(fd);
     }
     return bytes;
@@ -391,8 +396,7 @@ std::size_t Socket::take_unexplained(int fd, Parts parts, std::size_t skip, int 
         (void)sched_yield();
         return 0;
     }
-    if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 ||
-        in_.dropped != from_peer().doorbells.load(std::memory_order_seq_cst)) {
+    if (here <= 0 || !is_in_ring(in_.turn) || in_ring(in_.turn) != 0 || in_.dropped != peers_doorbells()) {
         return 0;
     }
     if (may_come) {
@@ -441,8 +445,8 @@ bool Socket::begin_sleep(int fd) {
         advance();
         arm();
     }
-    const bool has_nothing = peers_turn() == in_.turn && is_in_ring(in_.turn) &&
-                             in_.dropped == direction.doorbells.load(std::memory_order_seq_cst);
+    const bool has_nothing =
+        peers_turn() == in_.turn && is_in_ring(in_.turn) && in_.dropped == peers_doorbells();
     if (has_nothing) {
         return in_memory() == 0;
     }
@@ -500,7 +504,7 @@ std::uint64_t Socket::unread_in_tcp(int fd) const {
     if (is_mirrored()) {
         return explained(in_tcp);
     }
-    const std::uint64_t bells = from_peer().doorbells.load(std::memory_order_seq_cst);
+    const std::uint64_t bells = peers_doorbells();
     const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);
     return in_tcp - std::min(in_tcp, unread_bells);
 }

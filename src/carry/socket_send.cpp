@@ -281,18 +281,24 @@ void Socket::ring_doorbell(int fd) {
     }
 }
 
-// Behind the connection's end nobody sleeps, and the send would take the kernel's error away.
+// Behind the connection's end nobody sleeps, and the send would take the kernel's error away. A receiver that
+// refuses doorbells has read all.
 void Socket::send_doorbell(int fd) {
     if ((events_now(fd, 0) & (POLLERR | POLLHUP)) != 0) {
         return;
     }
     Direction &direction = to_peer();
-    direction.doorbells.store(++out_.doorbells, std::memory_order_seq_cst);
+    std::uint64_t rung = direction.doorbells;
+    if ((rung & Direction::refused) != 0 || !direction.doorbells.compare_exchange_strong(rung, rung + 1)) {
+        return;
+    }
+    out_.doorbells = rung + 1;
     push();
     const char bell = 0;
     if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         keep(errno);
-        direction.doorbells.store(--out_.doorbells, std::memory_order_seq_cst);
+        direction.doorbells.fetch_sub(1, std::memory_order_seq_cst);
+        --out_.doorbells;
         push();
     }
 }

@@ -997,6 +997,71 @@ static void a_number_is_never_without_its_connection(void **state) {
     close_pair(before);
 }
 
+static int passing[2];
+static int passed;
+static pid_t asleep;
+static int messages[2];
+
+static bool sleeps_in_poll(pid_t process) {
+    char name[64];
+    char text[32] = "";
+    snprintf(name, sizeof(name), "/proc/%d/syscall", process);
+    FILE *const status = fopen(name, "re");
+    assert_non_null(status);
+    const bool is_there = fgets(text, sizeof(text), status) != NULL;
+    assert_int_equal(fclose(status), 0);
+    char *end = text;
+    const long call = strtol(text, &end, 10);
+    return is_there && end != text && (call == SYS_poll || call == SYS_ppoll);
+}
+
+/* The peer has put a byte into the ring, and is about to ring. */
+static void read_and_pass_on(void) {
+    char found = 0;
+    assert_int_equal(kill(asleep, SIGSTOP), 0);
+    assert_int_equal(recv(passing[1], &found, 1, 0), 1);
+    assert_int_equal(found, '!');
+    send_descriptor(messages[0], passing[1]);
+    passed = receive_descriptor(messages[1]);
+}
+
+/* Who gets the connection does not get the doorbell. */
+static void a_doorbell_does_not_go_with_a_connection(void **state) {
+    (void)state;
+    enum { rounds = 1000 };
+    passed = -1;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, messages), 0);
+    for (int round = 0; passed < 0; ++round) {
+        assert_true(round < rounds);
+        make_pair(passing);
+        asleep = fork();
+        assert_true(asleep >= 0);
+        if (asleep == 0) {
+            (void)poll(&(struct pollfd){.fd = passing[1], .events = POLLIN}, 1, -1);
+            _exit(0);
+        }
+        while (!sleeps_in_poll(asleep)) {
+        }
+        before_count = in_the_memory ? read_and_pass_on : NULL;
+        assert_int_equal(write(passing[0], "!", 1), 1);
+        before_count = NULL;
+        if (!in_the_memory) {
+            read_and_pass_on();
+        }
+        if (passed >= 0) {
+            char found = 0;
+            assert_int_equal(write(passing[0], "?", 1), 1);
+            assert_int_equal(read(passed, &found, 1), 1);
+            assert_int_equal(found, '?');
+            assert_int_equal(close(passed), 0);
+        }
+        assert_int_equal(kill(asleep, SIGKILL), 0);
+        assert_int_equal(waitpid(asleep, NULL, 0), asleep);
+        close_pair(passing);
+    }
+    close_pair(messages);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -1007,6 +1072,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_reset_behind_the_end_is_told_to_who_sends),
         cmocka_unit_test(a_reset_for_a_doorbell_is_an_end),
         cmocka_unit_test(a_number_is_never_without_its_connection),
+        cmocka_unit_test(a_doorbell_does_not_go_with_a_connection),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
