@@ -37,7 +37,8 @@ All &all() REQUIRES(mutex) {
 
 constinit std::atomic<registry::Live *> lives[most_sockets]{};
 
-// A child has no records of its parent's connections.
+// A child has no records of its parent's connections. What it has of them stays until it needs the place: it
+// may free no memory here (Book::after_fork_in_child()).
 const base::ForkHook whole_after_forks{base::ForkLevel::Stream,
                                        {.before =
                                             [] {
@@ -56,7 +57,6 @@ const base::ForkHook whole_after_forks{base::ForkLevel::Stream,
                                                 for (const auto &[place, one] : all()) {
                                                     lives[place] = nullptr;
                                                 }
-                                                all().clear();
                                                 mutex.leave();
                                             }}};
 
@@ -100,8 +100,9 @@ void add(const Socket &socket, int fd) try {
 }
 
 void tell(const Socket &socket, const char *reason) {
+    const std::uint32_t place = sockets.place_of(socket);
     const Held held{mutex};
-    if (const auto found = all().find(sockets.place_of(socket)); found != all().end()) {
+    if (const auto found = all().find(place); found != all().end() && lives[place] != nullptr) {
         Description &description = found->second.description;
         (void)std::snprintf(description.reason.data(), description.reason.size(), "%s", reason);
         found->second.entry.describe(description);

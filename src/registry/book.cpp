@@ -135,10 +135,10 @@ bool Book::make_file() {
     if (is_out_of_order_) {
         return false;
     }
-    if (files_.empty()) {
+    if (own_files().empty()) {
         remove_abandoned(shared_);
     }
-    const std::size_t bytes = first_file_bytes << files_.size();
+    const std::size_t bytes = first_file_bytes << own_files().size();
     const auto own = bytes <= most_file_bytes ? own_folder(shared_) : base::failure(ENOSPC);
     const auto file = own ? make_nameless(*own, bytes) : std::unexpected{own.error()};
     const auto memory = file ? map(*file, bytes) : std::unexpected{file.error()};
@@ -150,7 +150,7 @@ bool Book::make_file() {
         BASE_LOG(Notice,
                  "%s: cannot make a file for the registry of rsockets: %s; other programs do not see %s",
                  shared_.c_str(), std::strerror(name.error().number),
-                 files_.empty() ? "this process" : "its further rsockets");
+                 own_files().empty() ? "this process" : "its further rsockets");
         is_out_of_order_ = true;
         return false;
     }
@@ -179,7 +179,7 @@ void Book::give_back(Record &record) {
 // A child of vfork(2) has this memory too, and its end is not the parent's.
 void Book::remove_files() {
     const base::Lock lock{mutex_};
-    for (const File &file : files_) {
+    for (const File &file : own_files()) {
         if (file.process == getpid()) {
             (void)unlink(file.path.c_str());
         }
@@ -190,12 +190,12 @@ void Book::remove_files() {
 // inherited point there, and write nothing.
 void Book::after_fork_in_child() {
     mutex_.assert_held();
-    for (const File &file : files_) {
+    for (const File &file : own_files()) {
         (void)mmap(file.memory, file.bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
     free_.clear();
-    files_.clear();
+    inherited_ = files_.size();
     is_out_of_order_ = false;
     mutex_.leave();
 }

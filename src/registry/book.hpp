@@ -2,6 +2,8 @@
 // registry/book: this process's files in the registry, and an rsocket's record in one of them.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,7 +57,9 @@ public:
 
     // Other programs see nothing of this process any more.
     void remove_files() EXCLUDES(mutex_);
-    // The caller calls these around fork(2). The child has no record, and makes files of its own.
+    // The caller calls these around fork(2). The child has no record, and makes files of its own. The last
+    // one frees no memory: after a system call that copies the process, another thread of the parent may have
+    // malloc(3)'s locks for ever.
     void before_fork() { mutex_.take(); }
     void after_fork_in_parent() { mutex_.leave(); }
     void after_fork_in_child();
@@ -75,6 +79,10 @@ private:
         std::size_t bytes;
     };
     std::vector<File> files_ GUARDED_BY(mutex_);
+    std::size_t inherited_ GUARDED_BY(mutex_) = 0;  // of the files: those of the parents, which come first
+    [[nodiscard]] std::span<const File> own_files() const REQUIRES(mutex_) {
+        return std::span{files_}.subspan(inherited_);
+    }
     bool is_out_of_order_ GUARDED_BY(mutex_) = false;
 };
 

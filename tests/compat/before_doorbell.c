@@ -46,3 +46,18 @@ __attribute__((visibility("default"))) int dup3(int fd, int number, int flags) {
     }
     return made;
 }
+
+atomic_int memory_calls;
+
+void *__libc_malloc(size_t size);
+void __libc_free(void *memory);
+
+__attribute__((visibility("default"))) void *malloc(size_t size) {
+    ++memory_calls;
+    return __libc_malloc(size);
+}
+
+__attribute__((visibility("default"))) void free(void *memory) {
+    ++memory_calls;
+    __libc_free(memory);
+}

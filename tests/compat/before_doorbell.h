@@ -3,6 +3,8 @@
 #ifndef BEFORE_DOORBELL_H
 #define BEFORE_DOORBELL_H 1
 
+#include <stdatomic.h>
+
 /* Called once, in the thread that is about to ring, when it is not NULL. That thread has a lock of its
  * socket. */
 extern __attribute__((visibility("default"))) void (*before_doorbell)(void);
@@ -10,5 +12,7 @@ extern __attribute__((visibility("default"))) void (*before_doorbell)(void);
 extern __attribute__((visibility("default"))) void (*before_count)(void);
 /* Called once when it is not NULL. The kernel has put the descriptor there, and the call has not returned. */
 extern __attribute__((visibility("default"))) void (*after_dup3)(void);
+/* How often the process has called malloc(3) and free(3). */
+extern __attribute__((visibility("default"))) atomic_int memory_calls;
 
 #endif

@@ -1062,6 +1062,21 @@ static void a_doorbell_does_not_go_with_a_connection(void **state) {
     close_pair(messages);
 }
 
+/* Another thread of the parent may have a lock of malloc(3) for ever. */
+static void a_child_of_a_system_call_frees_nothing(void **state) {
+    (void)state;
+    int parents[2];
+    make_pair(parents);
+    const int calls_before = memory_calls;
+    const long child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+        syscall(SYS_exit_group, memory_calls == calls_before ? 0 : 1);
+    }
+    assert_true(child > 0);
+    ends_well((pid_t)child);
+    close_pair(parents);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -1073,6 +1088,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_reset_for_a_doorbell_is_an_end),
         cmocka_unit_test(a_number_is_never_without_its_connection),
         cmocka_unit_test(a_doorbell_does_not_go_with_a_connection),
+        cmocka_unit_test(a_child_of_a_system_call_frees_nothing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
