@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// carry_preload/processes: children that have this process's memory (vfork(2), clone(2)), and threads that
-// may be cancelled at any moment. Both are counted, so that a call of a program without them need not ask for
-// them.
+// carry_preload/processes: children, and threads that may be cancelled at any moment. These threads, and
+// children that have this process's memory (vfork(2), clone(2)), are counted, so that a call of a program
+// without them need not ask for them.
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -34,6 +34,12 @@ NAMED(pid_t, fork) {
     return made;
 }
 
+NAMED(pid_t, _Fork) {
+    const long made = base::forking([] { return LIBC(_Fork)(); });
+    carry::sockets.forked(static_cast<pid_t>(made));
+    return static_cast<pid_t>(made);
+}
+
 // The child uses the parent's stack, so the return address waits in a register that the kernel keeps. The
 // child has ended, or executes another program, when the parent returns.
 EXPORTED pid_t program_vfork() noexcept asm("vfork");
@@ -58,6 +64,22 @@ EXPORTED pid_t program_vfork() noexcept asm("vfork");
 }
 static_assert(sizeof(base::memory_sharers) == sizeof(int));
 
+namespace {
+
+struct Cloned {
+    int (*function)(void *);
+    void *argument;
+};
+
+// The child begins with a copy of the memory.
+int begin_cloned(void *argument) {
+    const Cloned cloned = *static_cast<const Cloned *>(argument);
+    base::after_fork_in_child();
+    return cloned.function(cloned.argument);
+}
+
+}  // namespace
+
 // A child with this memory that does not end before the call returns is counted for good.
 NAMED(int, clone, int (*function)(void *), void *stack, int flags, void *argument, ...) {
     va_list rest;
@@ -66,6 +88,15 @@ NAMED(int, clone, int (*function)(void *), void *stack, int flags, void *argumen
     void *const storage = va_arg(rest, void *);
     auto *const childs_number = va_arg(rest, pid_t *);
     va_end(rest);
+    if ((flags & CLONE_VM) == 0) {
+        Cloned cloned{.function = function, .argument = argument};
+        const long child = base::forking([&] {
+            return LIBC(clone)(function != nullptr ? begin_cloned : nullptr, stack, flags, &cloned,
+                               parents_number, storage, childs_number);
+        });
+        carry::sockets.forked(static_cast<pid_t>(child));
+        return static_cast<int>(child);
+    }
     const bool shares = (flags & (CLONE_VM | CLONE_THREAD)) == CLONE_VM;
     base::memory_sharers += shares ? 1 : 0;
     const int made = LIBC(clone)(function, stack, flags, argument, parents_number, storage, childs_number);

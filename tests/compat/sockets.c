@@ -18,6 +18,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -1385,6 +1386,68 @@ static void a_process_made_by_a_system_call_is_one(void **state) {
     }
 }
 
+struct sharing {
+    int fd;
+    int begins;
+};
+
+/* Answers when the parent has closed its descriptor. */
+static int answer(void *argument) {
+    const struct sharing *const sharing = argument;
+    char bytes[8] = "";
+    const bool is_right = read(sharing->begins, bytes, 1) == 1 && read(sharing->fd, bytes, 4) == 4 &&
+                          memcmp(bytes, "ask!", 4) == 0 && write(sharing->fd, "told", 4) == 4;
+    syscall(SYS_exit_group, is_right ? 0 : 1);
+    return 1;
+}
+
+static pid_t answer_by_one_process_call(struct sharing *sharing) {
+    const pid_t child = _Fork();
+    if (child == 0) {
+        answer(sharing);
+    }
+    return child;
+}
+
+static pid_t answer_by_clone(struct sharing *sharing) {
+    static char stack[1 << 20];
+    return clone(answer, stack + sizeof(stack), SIGCHLD, sharing);
+}
+
+static pid_t (*sharers[])(struct sharing *) = {answer_by_one_process_call, answer_by_clone};
+
+/* The child keeps what its parent closes, and the parent's next connection has nothing of it. */
+static void a_child_keeps_its_parents_connection(void **state) {
+    pid_t (*const make)(struct sharing *) = *(pid_t(*const *)(struct sharing *))*state;
+    const struct timeval time = {.tv_sec = wait_ms / 1000};
+    int ends[2];
+    int others[2];
+    int begins[2];
+    char bytes[8] = "";
+    make_pair(ends);
+    const int for_listener = socket(AF_INET, SOCK_STREAM, 0); /* what is closed last is another's first */
+    assert_true(for_listener >= 0);
+    assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)), 0);
+    assert_int_equal(pipe2(begins, O_CLOEXEC), 0);
+    struct sharing sharing = {.fd = ends[1], .begins = begins[0]};
+    const pid_t child = make(&sharing);
+    assert_true(child > 0);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(for_listener), 0);
+    make_pair(others);
+    assert_int_equal(write(begins[1], "!", 1), 1);
+    assert_int_equal(write(ends[0], "ask!", 4), 4);
+    assert_int_equal(recv(ends[0], bytes, 4, MSG_WAITALL), 4);
+    assert_memory_equal(bytes, "told", 4);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    use(others);
+    close_pair(others);
+    close_pair(begins);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 /* Its bytes come through TCP from there on, and the set tells of each. */
 static void a_set_has_a_socket_exclusively(void **state) {
     (void)state;
@@ -1771,6 +1834,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_connection_that_nobody_uses_yet_is_there),
         cmocka_unit_test(a_vfork_child_closes_for_itself),
         cmocka_unit_test(a_process_made_by_a_system_call_is_one),
+        cmocka_unit_test_prestate(a_child_keeps_its_parents_connection, &sharers[0]),
+        cmocka_unit_test_prestate(a_child_keeps_its_parents_connection, &sharers[1]),
         cmocka_unit_test(sets_are_in_one_another),
         cmocka_unit_test(a_set_tells_of_a_passed_socket_once),
         cmocka_unit_test(a_program_inherits_a_set),

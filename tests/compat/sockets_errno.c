@@ -679,6 +679,17 @@ static void call_fork(void) {
     ends_well(process);
 }
 
+static void call__Fork(void) {
+    errno = untouched;
+    const pid_t process = _Fork();
+    if (process == 0) {
+        _exit(errno == untouched ? 0 : 1);
+    }
+    assert_int_equal(errno, untouched);
+    assert_true(process > 0);
+    ends_well(process);
+}
+
 static void call_setuid(void) {
     SUCCEEDS(setuid(getuid()));
 }
