@@ -59,6 +59,11 @@ struct Direction {
     std::atomic<std::uint32_t> sleeps;             // that have begun; each is rung for once
     std::atomic<std::uint32_t> refuses;            // between hosts, where `put` is the sender's alone
     std::atomic<std::uint32_t> heard;              // messages of the sender's that this end's agent has seen
+    // Processes may have copies of the receiver's Socket (Sockets::share_no_more). The first of them that
+    // receives reads what the ring has; 0: none has yet.
+    std::atomic<std::uint32_t> reader;
+    std::atomic<std::uint32_t> copies;
+    static constexpr std::uint32_t all_is_read = UINT32_MAX;
     alignas(4096) std::byte ring[ring_bytes];
 };
 

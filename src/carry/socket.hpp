@@ -271,8 +271,13 @@ public:
     void one_more_process() { processes_.fetch_add(1); }
     [[nodiscard]] bool is_of_one_process() const { return processes_ == 1; }
     [[nodiscard]] bool is_of_no_process() const { return processes_ == 0; }
-    // The others have another copy of it. A link stays with them.
+    // The process is about to get a copy of it, and the others keep it. Where not all that is to be read is
+    // in TCP, both have the link from here on, and the first that receives reads the rest.
+    void before_copy();
+    // This is the copy.
     void is_alone_now();
+    // Returns whether this process alone reads from it.
+    [[nodiscard]] bool is_read_here() const { return is_of_one_process() && is_reader(); }
     // Returns the link that each process with the Socket has mapped; nullptr without one.
     [[nodiscard]] Link *mapped_link() const;
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
@@ -376,6 +381,13 @@ private:
             unexplained;  // what had been read when a byte was found first that the copy does not explain
         std::int64_t unexplained_at;  // when that was (base::Clock); 0: never
     };
+
+    static constexpr std::uint32_t of_the_others = 1;
+    static constexpr std::uint32_t of_no_reader = UINT32_MAX - 1;
+    // Returns whether no other copy reads what the ring has.
+    [[nodiscard]] bool is_reader() const { return copy_ == 0 || from_peer().reader == copy_; }
+    [[nodiscard]] bool becomes_reader();
+    [[nodiscard]] bool has_all_in_tcp() const;
 
     [[nodiscard]] inline Locks &locks() const;
     [[nodiscard]] inline bool has_number(int fd) const;
@@ -517,6 +529,7 @@ private:
     std::atomic<int> no_delay_;
     std::atomic<int> cork_;
     std::atomic<std::uint32_t> processes_;
+    std::atomic<std::uint32_t> copy_;  // which one it is (Direction::reader); 0: there was never another
     // The meeting (carry/meeting).
     std::atomic<std::uint64_t> uses_;
     std::atomic<std::uint64_t> look_at_;  // the use after which the other end is looked for again

@@ -204,7 +204,7 @@ bool Socket::is_kernels(int fd) {
 
 void Socket::give_away(int fd) {
     const Inside inside{*this};
-    if (!is_kernels(fd)) {
+    if (!is_kernels(fd) && becomes_reader()) {
         const Section section{locks().in};
         cut(fd);
     }
@@ -243,7 +243,7 @@ bool Socket::drops_doorbells_in_time(int fd) {
 
 void Socket::drop_doorbells(int fd) {
     const Inside inside{*this};
-    if (is_linked()) {
+    if (is_linked() && is_reader()) {
         const InSection section{*this, fd};
         advance();
         (void)drop_all_doorbells(fd);
@@ -253,7 +253,7 @@ void Socket::drop_doorbells(int fd) {
 
 void Socket::before_end(int fd) {
     const Inside inside{*this};
-    if (!is_linked()) {
+    if (!is_linked() || !(copy_ == of_the_others ? becomes_reader() : is_reader())) {
         return;
     }
     const Section section{locks().in};

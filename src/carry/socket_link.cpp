@@ -222,12 +222,40 @@ void Socket::unmap(Link *link) const {
     }
 }
 
-void Socket::is_alone_now() {
-    if (processes_.exchange(1) != 1) {
-        unlink();
-        link_ = nullptr;
-        offered_ = nullptr;
+// The peer puts nothing into the ring any more.
+bool Socket::has_all_in_tcp() const {
+    return in_memory() == 0 && in_.dropped == from_peer().doorbells;
+}
+
+void Socket::before_copy() {
+    const Section section{locks().in};
+    if (is_linked() && !is_of_one_process() && !has_all_in_tcp()) {
+        std::uint32_t none = 0;
+        (void)copy_.compare_exchange_strong(none, of_the_others);
     }
+}
+
+// The device's copy of a link is the agent's, which is with the others.
+void Socket::is_alone_now() {
+    if (processes_.exchange(1) == 1) {
+        return;
+    }
+    if (copy_ != 0 && is_linked() && !has_all_in_tcp()) {
+        copy_ = is_mirrored() ? of_no_reader : from_peer().copies.fetch_add(1) + of_the_others + 1;
+        return;
+    }
+    unlink();
+    link_ = nullptr;
+    offered_ = nullptr;
+    copy_ = 0;
+}
+
+// Returns whether this copy reads what the ring has, and drops the doorbells.
+bool Socket::becomes_reader() {
+    const std::uint32_t own = copy_;
+    std::uint32_t reader = 0;
+    return own == 0 || (own != of_no_reader &&
+                        (from_peer().reader.compare_exchange_strong(reader, own) || reader == own));
 }
 
 Link *Socket::mapped_link() const {

@@ -45,6 +45,16 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
         msghdr message = base::message_of(parts.data(), parts.size());
         return LIBC(recvmsg)(fd, &message, flags);
     }
+    if (copy_ != 0 && !becomes_reader() && from_peer().reader != Direction::all_is_read) {
+        errno = ECONNRESET;  // another process reads what comes before
+        return -1;
+    }
+    if (copy_ != 0 && (!is_reader() || is_kernels(fd))) {
+        from_peer().reader = Direction::all_is_read;
+        unlink();
+        msghdr message = base::message_of(parts.data(), parts.size());
+        return LIBC(recvmsg)(fd, &message, flags);
+    }
     // With MSG_TRUNC the bytes are dropped, and the parts only say how many.
     if (const bool is_bad = (flags & MSG_TRUNC) == 0 && !are_in_memory(parts); is_bad || bytes == 0) {
         // As in the kernel, the call waits first.
@@ -91,6 +101,9 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                                               !is_unexplained_for_long();
                 const bool is_in_vain = done == before && !may_be_explained && waiting_bytes(fd, SIOCINQ) > 0;
                 in_vain = is_in_vain ? in_vain + 1 : 0;
+            }
+            if (copy_ != 0 && is_reader() && has_all_in_tcp()) {
+                from_peer().reader = Direction::all_is_read;
             }
             if (in_vain > most_in_vain) {
                 give_up(fd);
@@ -284,7 +297,7 @@ bool Socket::drop_all_doorbells(int fd) {
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
     for (unsigned calls = 0; in_.dropped < sent; ++calls) {
-        if (calls == most_calls_for_doorbells || !may_drop_doorbells()) {
+        if (calls == most_calls_for_doorbells || !becomes_reader() || !may_drop_doorbells()) {
             return false;
         }
         std::array<char, 64> bells;

@@ -434,6 +434,12 @@ void Sockets::begin_as_child() {
     }
 }
 
+void Sockets::reap() {
+    if (Arena *const memory = arena_; memory != nullptr) {
+        memory->reap_dead(space_of_processes(), [](const Process &) { return true; });
+    }
+}
+
 // The process gets a copy of the arena, at the same place. What it leaves in the other one is reaped with it.
 void Sockets::share_no_more() {
     Arena *const memory = arena_;
@@ -441,7 +447,11 @@ void Sockets::share_no_more() {
         return;
     }
     const Held whole{changing};
-    if (memory->has_others(own_) && memory->become_private(own_)) {
+    if (!memory->has_others(own_)) {
+        return;
+    }
+    for_all([](int, Socket &socket) { socket.before_copy(); });
+    if (memory->become_private(own_)) {
         for_all([](int, Socket &socket) { socket.is_alone_now(); });
     }
 }

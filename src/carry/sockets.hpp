@@ -124,6 +124,8 @@ public:
     void stay();
     // The number is another descriptor's now: the program has closed it unseen.
     void forget(int fd);
+    // Learns which processes have been killed.
+    void reap();
     // Has no Socket in common with another process any more. Those of such a process have no link. No other
     // thread of this process uses a Socket meanwhile.
     void share_no_more();

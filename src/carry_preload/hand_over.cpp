@@ -115,7 +115,7 @@ void hand_over_to_program(bool keeps) {
         if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
             return;
         }
-        if (!keeps && socket.is_of_one_process()) {
+        if (!keeps && socket.is_read_here()) {
             hand_over(socket, fd);
         } else {
             hand_over_as(socket, fd, fd);

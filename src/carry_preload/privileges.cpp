@@ -43,6 +43,7 @@ int changing_user(Call call) {
     }
     const int error = errno;
     const bool is_alone = __libc_single_threaded != 0 || !carry_preload::has_other_threads();
+    sockets.reap();
     carry_preload::hand_over_to_others();
     if (is_alone) {
         sockets.share_no_more();

@@ -1784,6 +1784,78 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
+enum reader { ChildReads, ChildOfKilledReads, ParentReads };
+struct giving_up {
+    enum reader who;
+    bool begins_in_tcp;
+};
+
+/* Returns whether all is read that was sent. */
+static bool reads_all(int fd, const char sent[2 * half_bytes]) {
+    char got[2 * half_bytes];
+    size_t size = 0;
+    for (ssize_t more = 1; more > 0 && size < sizeof(got); size += more > 0 ? (size_t)more : 0) {
+        more = recv(fd, got + size, sizeof(got) - size, 0);
+    }
+    return size == sizeof(got) && memcmp(got, sent, size) == 0;
+}
+
+static void be_killed(void) {
+    const pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+}
+
+/* A child gives up its user for good. It reads what has come before, and its parent does when the child reads
+ * nothing. */
+static void no_bytes_are_missing_behind_a_change_of_user(void **state) {
+    const struct giving_up *const how = *state;
+    enum { nobody = 65534 };
+    if (geteuid() != 0) {
+        skip();
+    }
+    int ends[2];
+    int changed[2];
+    char sent[2 * half_bytes];
+    char byte = 0;
+    send_first_half(ends, sent, how->begins_in_tcp);
+    assert_int_equal(pipe(changed), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (how->who == ChildOfKilledReads) {
+            be_killed();
+        }
+        (void)alarm(10);
+        const bool is_nobody = setuid(nobody) == 0 || errno == EINVAL; /* a container may have none */
+        bool is_right = is_nobody && close(ends[0]) == 0 && write(changed[1], "!", 1) == 1;
+        is_right = is_right && (how->who == ParentReads || reads_all(ends[1], sent));
+        _exit(is_right ? 0 : 1);
+    }
+    if (how->who == ChildOfKilledReads) {
+        assert_int_equal(close(ends[1]), 0);
+    }
+    assert_int_equal(read(changed[0], &byte, 1), 1);
+    assert_int_equal(send(ends[0], sent + half_bytes, half_bytes, 0), half_bytes);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    if (how->who != ChildOfKilledReads) {
+        assert_true(how->who == ChildReads || reads_all(ends[1], sent));
+        assert_int_equal(send(ends[0], "!", 1, 0), 1);
+        assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+        assert_int_equal(byte, '!');
+        assert_int_equal(close(ends[1]), 0);
+    }
+    close_pair(changed);
+    assert_int_equal(close(ends[0]), 0);
+}
+
 int main(int count, char **words) {
     if (count == 3 && strcmp(words[1], "inherits") == 0) {
         return look_at_inherited(words[2]);
@@ -1792,6 +1864,9 @@ int main(int count, char **words) {
     static bool either[] = {false, true};
     static struct inheriting inheriting[] = {
         {fork_cat, false}, {fork_cat, true}, {spawn_cat, false}, {spawn_cat, true}};
+    static struct giving_up giving_up[] = {{ChildReads, false},         {ChildReads, true},
+                                           {ChildOfKilledReads, false}, {ChildOfKilledReads, true},
+                                           {ParentReads, false},        {ParentReads, true}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
         cmocka_unit_test(blocks_as_it_is_told),
@@ -1850,6 +1925,12 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[2]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[3]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[0]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[1]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[2]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[3]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[4]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[5]),
         cmocka_unit_test(a_set_has_a_socket_exclusively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
