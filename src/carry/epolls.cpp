@@ -62,6 +62,8 @@ struct Member {
     bool is_changed = false;       // in `changed`
     bool is_linked = false;
     bool is_lasting = false;  // the kernel keeps it, under this name
+    // A parent has it too, and says what the kernel knows of it. The program has not changed it here.
+    bool is_parents = false;
     bool is_hot = false;
     bool sleeps = false;        // its peer rings
     unsigned quiet = 0;         // sleeps of the set in which nothing came
@@ -140,7 +142,6 @@ struct Set {
     std::size_t first = 0;          // of `hot`, to be looked at first
     unsigned sleepers = 0;          // threads
     bool is_member = false;         // of another set, which the kernel tells of this one
-    bool is_parents = false;        // another process has it too
 };
 
 // One lock for all: it is held for as long as a look takes.
@@ -287,6 +288,7 @@ void name_by_address(Member &member) REQUIRES(mutex) {
     linked_sets += set.linked++ == 0 ? 1 : 0;
     set.names.insert(&member);
     member.is_linked = true;
+    member.is_parents = false;  // who takes a link shares the socket with nobody
     member.is_disarmed = member.has(EPOLLONESHOT) && (member.is_disarmed || is_disarmed_in_kernel(member));
     if (member.has_fd()) {
         name(member, {.ptr = &member}, member.needed());
@@ -306,8 +308,18 @@ void name_by_program(Member &member) REQUIRES(mutex) {
     end_sleep_of(member);
     member.is_hot = false;
     // A change would arm a disarmed member for errors; the program names it when it arms it.
-    if (member.has_fd() && !member.is_disarmed) {
+    if (member.has_fd() && !member.is_disarmed && !member.is_parents) {
         name(member, member.wanted.data, member.wanted.events);
+    }
+}
+
+// A child that has its parent's sockets, and unlinks one, leaves the name to the parent, which renames the
+// member when it sees that.
+void rename_unlinked(Set &set) REQUIRES(mutex) {
+    for (std::size_t i = set.hot.size(); i != 0; --i) {
+        if (Member &member = *set.hot[i - 1]; !member.socket->is_linked()) {
+            name_by_program(member);
+        }
     }
 }
 
@@ -437,8 +449,24 @@ void becomes_member(int epoll) {
 void leave_sets_to_parent() REQUIRES(mutex) {
     for (const auto &[number, set] : sets()) {
         set->sleepers = 0;
-        set->is_parents = true;
-        std::ranges::for_each(set->members, [](const auto &one) { one.second->sleeps = false; });
+        std::ranges::for_each(set->members, [](const auto &one) {
+            one.second->sleeps = false;
+            one.second->is_parents = true;
+        });
+    }
+}
+
+// A child does not change its parent's members, so the kernel's set has all that the child may wait for.
+void register_all() REQUIRES(mutex) {
+    for (const auto &[number, set] : sets()) {
+        std::ranges::for_each(set->members, [](const auto &one) {
+            mutex.assert_held();
+            Member &member = *one.second;
+            if (member.is_linked && !member.is_parents && member.has_fd() &&
+                (member.wanted.events & ~member.registered) != 0) {
+                name(member, {.ptr = &member}, member.wanted.events);
+            }
+        });
     }
 }
 
@@ -465,6 +493,7 @@ const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
                                                 mutex.take();
                                                 mutex.assert_held();
                                                 tell_kernel_of_all();
+                                                register_all();
                                             },
                                         .after_in_parent = [] { mutex.leave(); },
                                         .after_in_child =
@@ -501,12 +530,13 @@ void erase_sets(Which is_gone) REQUIRES(mutex) {
 // Writes the events of the rings, in the order in which the bytes came, as the kernel does. Returns how many.
 std::size_t take_from_rings(Set &set, std::span<epoll_event> events) REQUIRES(mutex) {
     set.ready.clear();
+    rename_unlinked(set);
     const std::size_t all = set.hot.size();
     for (std::size_t i = 0; i < all && set.ready.size() < events.size(); ++i) {
         Member &member = *set.hot[(set.first + i) % all];
         const bool is_readable = member.is_ready();
         const std::uint32_t writable = member.writable();
-        if ((member.needed() & ~member.registered) != 0 && member.has_fd()) {
+        if ((member.needed() & ~member.registered) != 0 && member.has_fd() && !member.is_parents) {
             name(member, {.ptr = &member}, member.needed());  // the ring has no more room
         }
         if (!is_readable && writable == 0) {
@@ -559,6 +589,10 @@ std::size_t take_from_kernel(Set &set, std::span<epoll_event> events, std::size_
         if (member.is_out) {
             continue;
         }
+        // The event may have disarmed it, or stand among the events already.
+        if (!member.socket->is_linked() && !member.has(EPOLLONESHOT) && member.found == nullptr) {
+            name_by_program(member);
+        }
         std::uint32_t found = event.events & (member.wanted.events | EPOLLERR | EPOLLHUP);
         if ((found & EPOLLHUP) != 0 && member.is_linked) {
             found = static_cast<std::uint16_t>(member.socket->events_of(static_cast<short>(found)));
@@ -595,7 +629,7 @@ bool begin_sleep_of(Set &set) REQUIRES(mutex) {
     ++set.sleepers;
     tell_kernel(set);
     return std::ranges::all_of(set.hot, [](Member *const member) {
-        if (member->writable() != 0) {
+        if (member->writable() != 0 || !member->socket->is_linked()) {
             return false;
         }
         if (!member->wants_to_read()) {
@@ -713,7 +747,7 @@ int look_once(Set &set, std::span<epoll_event> events, const sigset_t *mask) {
 // The program has set the events of a member with a link.
 void begin_events(Member &member) REQUIRES(mutex) {
     Set &set = member.set;
-    member.is_disarmed = false;
+    member.is_disarmed = member.is_parents = false;
     member.told = member.told_by_tcp = Member::none;
     heat(member);
     if (set.sleepers == 0) {
@@ -831,7 +865,7 @@ int epolls::control(int epoll, int operation, int fd, epoll_event *event) {
     if (operation == EPOLL_CTL_MOD && member != nullptr) {
         member->wanted = *event;
         member->registered = event->events;
-        member->is_disarmed = false;
+        member->is_disarmed = member->is_parents = false;
         if (member->is_linked) {
             begin_events(*member);
         }
@@ -1013,12 +1047,12 @@ void epolls::before_exec() {
     const Held held{mutex};
     tell_kernel_of_all();
     for (const auto &[number, set] : sets()) {
-        if (!set->is_parents) {
-            std::ranges::for_each(set->members, [](const auto &one) {
-                mutex.assert_held();
+        std::ranges::for_each(set->members, [](const auto &one) {
+            mutex.assert_held();
+            if (!one.second->is_parents) {
                 name_by_program(*one.second);
-            });
-        }
+            }
+        });
     }
 }
 
@@ -1072,7 +1106,12 @@ void epolls::linked(Socket &socket) {
     make_member(socket);
     const auto [first, last] = members().equal_range(&socket);
     for (auto one = first; one != last; ++one) {
-        name_by_address(*one->second);
+        if (Member &member = *one->second; member.is_linked) {  // another process has left the link before
+            member.sleeps = false;
+            heat(member);
+        } else {
+            name_by_address(member);
+        }
     }
 }
 
@@ -1094,7 +1133,7 @@ bool epolls::tell_again(const Socket &socket) {
     for (auto one = first; one != last; ++one) {
         Member &member = *one->second;
         member.told_by_tcp = Member::none;
-        if (member.is_linked && member.has_fd() && !member.is_disarmed) {
+        if (member.is_linked && member.has_fd() && !member.is_disarmed && !member.is_parents) {
             name(member, {.ptr = &member}, member.registered);
         }
     }
