@@ -30,6 +30,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -669,31 +670,68 @@ static struct timespec monotonic(void) {
     return now;
 }
 
-static void scribble(char *begin, size_t bytes, void *argument) {
-    (void)argument;
-    enum { most = 1 << 20 };
-    memset(begin, 0x41, bytes < most ? bytes : most);
+enum { most_areas = 64 };
+struct areas {
+    int count;
+    char *begins[most_areas];
+    size_t bytes[most_areas];
+};
+
+static void add_area(char *begin, size_t bytes, void *argument) {
+    struct areas *const areas = argument;
+    if (areas->count < most_areas) {
+        areas->begins[areas->count] = begin;
+        areas->bytes[areas->count++] = bytes;
+    }
 }
 
+static void scribble(const struct areas *areas) {
+    enum { most = 1 << 20 };
+    for (int i = 0; i < areas->count; ++i) {
+        unsigned char is_there = 0;
+        const size_t bytes = areas->bytes[i] < most ? areas->bytes[i] : most;
+        if (mincore(areas->begins[i], 1, &is_there) == 0) {
+            memset(areas->begins[i], 0x41, bytes);
+        }
+    }
+}
+
+static void *read_one(void *argument) {
+    char byte = 0;
+    return (void *)(intptr_t)read(*(int *)argument, &byte, 1);
+}
+
+enum has { Nothing, Ends, EndsAndNoProc };
+static enum has inherited[] = {Nothing, Ends, EndsAndNoProc};
+
 /* A child that has given up its user for good has nothing in common with what its parent's connections use.
- */
+ * Its parent has another thread. */
 static void a_child_of_another_user_changes_nothing(void **state) {
-    const bool keeps = *(const bool *)*state;
-    enum { nobody = 65534 };
+    const enum has has = *(const enum has *)*state;
     if (geteuid() != 0) {
         skip();
     }
     int ends[2];
+    int ending[2];
+    char folder[] = "/tmp/rpma-empty-XXXXXX";
+    pthread_t other;
     make_pair(ends);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(pipe(ending), 0);
+    assert_int_equal(pthread_create(&other, NULL, read_one, &ending[0]), 0);
+    struct areas areas = {.count = 0};
+    for_shared("rpma-carry", add_area, &areas);
+    for_shared("/dev/zero", add_area, &areas);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        if (!keeps) {
+        enum { nobody = 65534 };
+        if (has == Nothing) {
             close_pair(ends);
         }
-        if (setuid(nobody) == 0) { /* a container may have no such user */
-            for_shared("rpma-carry", scribble, NULL);
-            for_shared("/dev/zero", scribble, NULL);
+        const bool is_ready = has != EndsAndNoProc || chroot(folder) == 0;
+        if (is_ready && setuid(nobody) == 0) { /* a container may have no such user */
+            scribble(&areas);
         }
         syscall(SYS_exit_group, 0);
     }
@@ -704,6 +742,10 @@ static void a_child_of_another_user_changes_nothing(void **state) {
     close_pair(ends);
     make_pair(ends);
     close_pair(ends);
+    assert_int_equal(write(ending[1], "!", 1), 1);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    close_pair(ending);
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* The parent alone has again what a killed child had, also what the parent has closed before. That goes with
@@ -1951,8 +1993,9 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_number_is_another_connections_during_a_receive, &wakes[PeerSends]),
         cmocka_unit_test_prestate(a_late_receive_is_none_of_the_next_connection, &either[0]),
         cmocka_unit_test_prestate(a_late_receive_is_none_of_the_next_connection, &either[1]),
-        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &either[0]),
-        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &either[1]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[0]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[1]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[2]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[1]),
         cmocka_unit_test(a_transparent_socket_stays_in_tcp),
