@@ -424,10 +424,10 @@ void Sockets::forked(pid_t child) {
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
         const int error = errno;
-        id_ = Process::of_this();
+        id_ = Process::may_ask ? Process::of_this() : unborn_;  // the parent tells the child's id then
         errno = error;
         own_ = child_;
-        if (own_ != 0) {
+        if (own_ != 0 && Process::may_ask) {
             memory->processes[own_].id = id_;
         }
         for_all([](int, const Socket &socket) { Meeting::begin_as_child(socket); });
@@ -438,6 +438,11 @@ void Sockets::reap() {
     if (Arena *const memory = arena_; memory != nullptr) {
         memory->reap_dead(space_of_processes(), [](const Process &) { return true; });
     }
+}
+
+void Sockets::reap_no_more() {
+    reap();
+    Process::may_ask = false;
 }
 
 // The process gets a copy of the arena, at the same place. What it leaves in the other one is reaped with it.

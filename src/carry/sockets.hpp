@@ -126,6 +126,8 @@ public:
     void forget(int fd);
     // Learns which processes have been killed.
     void reap();
+    // The same for the last time: the process is about to filter its system calls.
+    void reap_no_more();
     // Has no Socket in common with another process any more. Those of such a process have no link. No other
     // thread of this process uses a Socket meanwhile.
     void share_no_more();

@@ -72,6 +72,7 @@ std::atomic<bool> keeps_all{false};
 
 void keep_all_in_tcp() {
     keeps_all = true;
+    sockets.reap_no_more();
     sockets.for_all([](int fd, Socket &socket) {
         const bool was_linked = socket.is_linked();
         if (keep_in_tcp(socket, fd) && was_linked) {

@@ -1632,6 +1632,38 @@ static void a_child_changes_no_set_of_its_parent(void **state) {
     close_pair(left);
 }
 
+/* A child filters its system calls. It closes what it has from its parent, and makes a process, without those
+ * that only this library would make. */
+static void a_filter_lets_no_process_be_looked_for(void **state) {
+    (void)state;
+    int ends[2];
+    make_pair(ends);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct sock_filter calls[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 1, 0),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_newfstatat, 0, 1),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        const struct sock_fprog filter = {.len = sizeof(calls) / sizeof(calls[0]), .filter = calls};
+        bool is_right = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0 && close(ends[0]) == 0;
+        const pid_t grandchild = is_right ? fork() : -1;
+        if (grandchild == 0) {
+            _exit(close(ends[1]) == 0 ? 0 : 1);
+        }
+        int status = -1;
+        is_right = is_right && waitpid(grandchild, &status, 0) == grandchild && status == 0;
+        _exit(is_right && close(ends[1]) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    use(ends);
+    close_pair(ends);
+}
+
 static void *close_own_copy(void *argument) {
     const int *const ends = argument;
     const bool has_closed = unshare(CLONE_FILES) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0;
@@ -2026,6 +2058,7 @@ int main(int count, char **words) {
         cmocka_unit_test(options_of_tcp_bring_a_connection_back),
         cmocka_unit_test(a_socket_is_peeked_at_from_an_offset),
         cmocka_unit_test(a_filter_lets_read_and_write),
+        cmocka_unit_test(a_filter_lets_no_process_be_looked_for),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[0]),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[1]),
         cmocka_unit_test_prestate(a_thread_closes_its_own_descriptors, &closing_own[0]),
