@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
@@ -109,34 +110,39 @@ bool Arena::has_others(std::uint32_t own) const {
            });
 }
 
-// A lock may be taken by a thread of the other processes.
+// The copy is made in pieces, each by way of `piece`: where the program limits its address space (RLIMIT_AS),
+// that has no room for another copy, but memory may take the place of other memory. A lock may be taken by a
+// thread of the other processes.
 bool Arena::become_private(std::uint32_t own) {
+    static constinit std::array<std::byte, std::size_t{256} << 10> piece{};
     auto *const bytes = reinterpret_cast<std::byte *>(this);
     const auto *const end = reinterpret_cast<std::byte *>(&all[std::min(used + 1, most_sockets)]);
     const auto size = static_cast<std::size_t>(end - bytes);
-    constexpr int access = PROT_READ | PROT_WRITE;
-    void *const copy = mmap(nullptr, size, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (copy == MAP_FAILED) {
-        return false;
-    }
-    std::memcpy(copy, bytes, size);
-    const bool is_private = mmap(this, sizeof(Arena), access,
-                                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == this;
-    if (is_private) {
-        std::memcpy(bytes, copy, size);
-        for (std::uint32_t one = 1; one < processes_end; ++one) {
-            if (one != own) {
-                processes[one].id = 0;
-                std::ranges::for_each(processes[one].places, [](auto &word) { word = 0; });
-            }
+    for (std::size_t done = 0; done < sizeof(Arena); done += piece.size()) {
+        const bool is_last = done + piece.size() >= size;
+        const std::size_t copied = std::min(size - done, piece.size());
+        const std::size_t room = is_last ? sizeof(Arena) - done : piece.size();
+        std::memcpy(piece.data(), bytes + done, copied);
+        if (mmap(bytes + done, room, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != bytes + done) {
+            return false;
         }
-        for (std::uint32_t place = 1; place < used + 1 && place < most_sockets; ++place) {
-            all[place].locks.begin();
-            all[place].locks.inside = 0;
+        std::memcpy(bytes + done, piece.data(), copied);
+        if (is_last) {
+            break;
         }
     }
-    (void)munmap(copy, size);
-    return is_private;
+    for (std::uint32_t one = 1; one < processes_end; ++one) {
+        if (one != own) {
+            processes[one].id = 0;
+            std::ranges::for_each(processes[one].places, [](auto &word) { word = 0; });
+        }
+    }
+    for (std::uint32_t place = 1; place < used + 1 && place < most_sockets; ++place) {
+        all[place].locks.begin();
+        all[place].locks.inside = 0;
+    }
+    return true;
 }
 
 }  // namespace carry

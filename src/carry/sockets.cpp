@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "base/cancelling.hpp"
 #include "base/clock.hpp"
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
+#include "base/log.hpp"
 #include "base/small_mutex.hpp"
 #include "carry/high_number.hpp"
 #include "carry/links.hpp"
@@ -456,9 +458,11 @@ void Sockets::share_no_more() {
         return;
     }
     for_all([](int, Socket &socket) { socket.before_copy(); });
-    if (memory->become_private(own_)) {
-        for_all([](int, Socket &socket) { socket.is_alone_now(); });
+    if (!memory->become_private(own_)) {
+        BASE_LOG(Error, "the process has no memory to leave that of its former user: it ends");
+        std::abort();
     }
+    for_all([](int, Socket &socket) { socket.is_alone_now(); });
 }
 
 void Sockets::one_more_process(Socket &socket, std::uint32_t process) {

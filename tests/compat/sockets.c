@@ -701,8 +701,17 @@ static void *read_one(void *argument) {
     return (void *)(intptr_t)read(*(int *)argument, &byte, 1);
 }
 
-enum has { Nothing, Ends, EndsAndNoProc };
-static enum has inherited[] = {Nothing, Ends, EndsAndNoProc};
+enum has { Nothing, Ends, EndsAndNoProc, EndsAndNoRoom };
+static enum has inherited[] = {Nothing, Ends, EndsAndNoProc, EndsAndNoRoom};
+
+/* No more memory can be mapped than there is. */
+static bool has_no_room(void) {
+    unsigned long pages = 0;
+    FILE *const sizes = fopen("/proc/self/statm", "re");
+    const bool is_known = sizes != NULL && fscanf(sizes, "%lu", &pages) == 1 && fclose(sizes) == 0;
+    const rlim_t all = pages * (rlim_t)sysconf(_SC_PAGESIZE);
+    return is_known && setrlimit(RLIMIT_AS, &(struct rlimit){.rlim_cur = all, .rlim_max = all}) == 0;
+}
 
 /* A child that has given up its user for good has nothing in common with what its parent's connections use.
  * Its parent has another thread. */
@@ -729,7 +738,9 @@ static void a_child_of_another_user_changes_nothing(void **state) {
         if (has == Nothing) {
             close_pair(ends);
         }
-        const bool is_ready = has != EndsAndNoProc || chroot(folder) == 0;
+        const bool is_ready = has == EndsAndNoProc   ? chroot(folder) == 0
+                              : has == EndsAndNoRoom ? has_no_room()
+                                                     : true;
         if (is_ready && setuid(nobody) == 0) { /* a container may have no such user */
             scribble(&areas);
         }
@@ -2028,6 +2039,7 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[0]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[1]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[2]),
+        cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[3]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[1]),
         cmocka_unit_test(a_transparent_socket_stays_in_tcp),
