@@ -533,6 +533,7 @@ bool Meeting::offer(Socket &socket, Slot &other) {
     socket.offered_ = link;
     socket.offered_fd_ = file;
     socket.offered_file_ = made.st_ino;
+    socket.offered_device_ = made.st_dev;
     offers.fetch_add(1);
     socket.meeting_state_ = Offering;
     std::uint64_t free = 0;
@@ -627,11 +628,12 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
     return true;
 }
 
-// The program may have closed the number unseen, or have put another file there.
+// The program may have closed the number unseen, or have put another file there. After chroot(2) there may be
+// no /proc to tell the name of the file.
 bool Meeting::has_file_of_offer(const Socket &socket) {
     struct stat status{};
     return fstat(socket.offered_fd_, &status) == 0 && status.st_ino == socket.offered_file_ &&
-           is_link(socket.offered_fd_);
+           status.st_dev == socket.offered_device_ && is_sealed(socket.offered_fd_);
 }
 
 void Meeting::close_offer(Socket &socket) {

@@ -541,7 +541,8 @@ private:
     Link *offered_;
     bool is_far_;  // what is looked for, or offered, is a mirror
     int offered_fd_;
-    std::uint64_t offered_file_;  // its inode
+    std::uint64_t offered_file_;  // its inode, and the device of that
+    std::uint64_t offered_device_;
     FourTuple connection_;
 };
 

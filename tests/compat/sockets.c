@@ -759,6 +759,43 @@ static void a_child_of_another_user_changes_nothing(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+static int sealed_files(void) {
+    struct rlimit limit;
+    int count = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int fd = 0; (rlim_t)fd < limit.rlim_cur && fd < 1 << 20; ++fd) {
+        count += fcntl(fd, F_GET_SEALS) > 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* A server leaves its root after it has had a connection. Later ones leave no descriptor of a link. */
+static void a_server_without_proc_keeps_no_descriptor(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    int ends[2];
+    char folder[] = "/tmp/rpma-empty-XXXXXX";
+    make_pair(ends);
+    close_pair(ends);
+    assert_non_null(mkdtemp(folder));
+    const int before = sealed_files();
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (chroot(folder) == 0) {
+            make_pair(ends);
+            use(ends);
+        }
+        _exit(sealed_files() == before ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* The parent alone has again what a killed child had, also what the parent has closed before. That goes with
  * a later socket. */
 static void a_killed_child_leaves_nothing(void **state) {
@@ -2040,6 +2077,7 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[1]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[2]),
         cmocka_unit_test_prestate(a_child_of_another_user_changes_nothing, &inherited[3]),
+        cmocka_unit_test(a_server_without_proc_keeps_no_descriptor),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[1]),
         cmocka_unit_test(a_transparent_socket_stays_in_tcp),
