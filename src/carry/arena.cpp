@@ -27,7 +27,7 @@ std::uint64_t Process::of_this() {
 }
 
 bool Process::is_dead(std::uint64_t id, std::uint32_t space) {
-    if (id == 0 || space_of(id) != space || !may_ask) {
+    if (id == 0 || space_of(id) != space || space == unborn || !may_ask) {
         return false;
     }
     const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0U));

@@ -38,7 +38,8 @@ template <typename Call>
 
 // One thread has this.
 struct Thread {
-    unsigned held = 0;  // HeldHandlers
+    unsigned held = 0;    // HeldHandlers
+    unsigned inside = 0;  // of Sockets: Socket::begin_use()
     bool has_kept = false;
     SignalMask mask = 0;  // that the thread had when the signal came
     siginfo_t kept{};

@@ -300,8 +300,12 @@ public:
         return by_kernel();
     }
     // Until end_use() the place is not another Socket's.
-    void begin_use() const { locks().inside.fetch_add(1); }
+    void begin_use() const {
+        locks().inside.fetch_add(1);
+        ++handlers::of_thread.inside;
+    }
     void end_use() const {
+        --handlers::of_thread.inside;
         if (locks().inside.fetch_sub(1) == (Locks::ended | 1)) {
             end_late();
         }

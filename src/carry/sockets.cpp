@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/single_threaded.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -299,6 +300,8 @@ void Sockets::unmap_closed() {
     looked_at = now;
     arena_.load()->reap_dead(space_of_processes(), [](const Process &) { return true; });
     closed_links = 0;
+    // A process that was killed in a call counts as inside for good. Its memory is another one.
+    const bool is_outside = __libc_single_threaded != 0 && handlers::of_thread.inside == 0;
     for (const links::Mapped &one : links::all) {
         const Link *const link = one.link;
         const std::uint32_t closed = one.closed_place;
@@ -307,7 +310,7 @@ void Sockets::unmap_closed() {
         }
         const Place &place = all_[closed];
         if (place.socket.number() != one.closed_number ||
-            (place.socket.is_of_no_process() && place.locks.inside == 0)) {
+            (place.socket.is_of_no_process() && (is_outside || place.locks.inside == 0))) {
             links::unmap(link);
         } else {
             ++closed_links;
@@ -416,7 +419,7 @@ void Sockets::forked(pid_t child) {
     Process &one = memory->processes[unborn.place];
     if (child < 0) {
         memory->reap(one, unborn.id);
-    } else {
+    } else if (space_of_processes() != Process::unborn) {
         const std::uint64_t born =
             std::uint64_t{space_of_processes()} << 32 | static_cast<std::uint32_t>(child);
         (void)one.id.compare_exchange_strong(unborn.id, born);
@@ -426,10 +429,12 @@ void Sockets::forked(pid_t child) {
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
         const int error = errno;
-        id_ = Process::may_ask ? Process::of_this() : unborn_;  // the parent tells the child's id then
+        const std::uint64_t id = Process::may_ask ? Process::of_this() : 0;
         errno = error;
+        const bool is_known = Process::space_of(id) != 0;
+        id_ = is_known ? id : unborn_;  // the parent tells the child's id then
         own_ = child_;
-        if (own_ != 0 && Process::may_ask) {
+        if (own_ != 0 && is_known) {
             memory->processes[own_].id = id_;
         }
         for_all([](int, const Socket &socket) { Meeting::begin_as_child(socket); });
