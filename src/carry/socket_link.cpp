@@ -224,7 +224,7 @@ void Socket::unmap(Link *link) const {
 
 // The peer puts nothing into the ring any more.
 bool Socket::has_all_in_tcp() const {
-    return in_memory() == 0 && in_.dropped == from_peer().doorbells;
+    return in_memory() == 0 && in_.dropped == peers_doorbells();
 }
 
 void Socket::before_copy() {

@@ -109,8 +109,13 @@ void Engine::stand_by() {
     state.mutex.assert_held();
     auto seen = state.turn.load();
     auto look_at = base::Clock::now() + standby_look;
-    while (!state.is_over() && !is_surplus() && thread_.load(std::memory_order_relaxed) != 0) {
-        if (state.standby_wake.wait_until(state.mutex, look_at)) {
+    const auto is_needed = [&] {
+        state.mutex.assert_held();
+        return !state.is_over() && !is_surplus() && thread_.load(std::memory_order_relaxed) != 0;
+    };
+    while (is_needed()) {
+        // The last group, or the engine, may have gone during a wait that its time has ended.
+        if (state.standby_wake.wait_until(state.mutex, look_at) || !is_needed()) {
             continue;
         }
         if (const auto turn = state.turn.load(); turn != seen) {

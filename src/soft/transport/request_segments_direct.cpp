@@ -43,7 +43,8 @@ void RequestSegments::leave_link() {
 // Returns whether a write goes through the link with the small requests around it: the link takes each in
 // less time than the system call that the kernel's copy is.
 inline bool RequestSegments::goes_with_others(const SendRequest &request) const {
-    return in_burst_ && request.opcode == IBV_WR_RDMA_WRITE && direct_.is_copied_by_kernel();
+    return in_burst_ && request.opcode == IBV_WR_RDMA_WRITE && request.length <= Batch::max_copied_bytes &&
+           direct_.is_copied_by_kernel();
 }
 
 // Returns whether a write goes through the link with the message that was posted behind it. The link has to
