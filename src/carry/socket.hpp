@@ -391,7 +391,9 @@ private:
     // Returns whether no other copy reads what the ring has.
     [[nodiscard]] bool is_reader() const { return copy_ == 0 || from_peer().reader == copy_; }
     [[nodiscard]] bool becomes_reader();
-    [[nodiscard]] bool has_all_in_tcp() const;
+    [[nodiscard]] bool drops_for_copies();
+    void note_all_is_read();
+    [[nodiscard]] bool has_all_in_tcp();
 
     [[nodiscard]] inline Locks &locks() const;
     [[nodiscard]] inline bool has_number(int fd) const;

@@ -265,6 +265,10 @@ void Socket::before_end(int fd) {
     push();
     (void)drops_doorbells_in_time(fd);
     // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
+    // Another process may go on with the socket of which this one has a copy.
+    if (copy_ > of_the_others) {
+        return;
+    }
     if (in_memory() != 0 && is_passed_on_) {
         cut(fd);
     } else if (in_ring(in_.turn) != 0 || lacks_bytes_ || (has_lost_peer() && is_in_ring(to_peer().turn))) {

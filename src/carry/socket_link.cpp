@@ -222,9 +222,15 @@ void Socket::unmap(Link *link) const {
     }
 }
 
-// The peer puts nothing into the ring any more.
-bool Socket::has_all_in_tcp() const {
-    return in_memory() == 0 && in_.dropped == peers_doorbells();
+// The peer puts nothing into the ring any more, and counts no doorbell that this end has not seen here.
+bool Socket::has_all_in_tcp() {
+    if (in_memory() != 0) {
+        return false;
+    }
+    if (!is_mirrored()) {
+        from_peer().doorbells.fetch_or(Direction::refused);
+    }
+    return in_.dropped == peers_doorbells();
 }
 
 void Socket::before_copy() {
@@ -256,6 +262,13 @@ bool Socket::becomes_reader() {
     std::uint32_t reader = 0;
     return own == 0 || (own != of_no_reader &&
                         (from_peer().reader.compare_exchange_strong(reader, own) || reader == own));
+}
+
+// The other copies may go on, in TCP.
+void Socket::note_all_is_read() {
+    if (copy_ != 0 && is_reader() && has_all_in_tcp()) {
+        from_peer().reader = Direction::all_is_read;
+    }
 }
 
 Link *Socket::mapped_link() const {

@@ -79,6 +79,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const Interruptions handlers;
     for (;;) {
         const std::size_t before = done;
+        bool is_of_another_copy = false;
         {
             const InSection section{*this, fd};
             if (fd < 0 && !has_looked) {
@@ -88,13 +89,16 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
             has_looked = true;
+            is_of_another_copy = copy_ != 0 && !becomes_reader();
             const std::uint64_t dropped = in_.dropped;
             std::size_t more = 0;
             do {  // the bytes may be of several turns
-                more = (flags & MSG_PEEK) != 0 ? peek(fd, parts, flags) : take(fd, parts, done, flags);
+                more = is_of_another_copy        ? 0
+                       : (flags & MSG_PEEK) != 0 ? peek(fd, parts, flags)
+                                                 : take(fd, parts, done, flags);
                 done += more;
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
-            if (done == before && nothing.result > 0) {
+            if (!is_of_another_copy && done == before && nothing.result > 0) {
                 done += take_unexplained(fd, parts, done, flags, nothing);
                 const bool may_be_explained = is_mirrored() && in_.dropped == dropped &&
                                               link()->closed[1 - side_] == Link::NotClosed &&
@@ -102,15 +106,16 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 const bool is_in_vain = done == before && !may_be_explained && waiting_bytes(fd, SIOCINQ) > 0;
                 in_vain = is_in_vain ? in_vain + 1 : 0;
             }
-            if (copy_ != 0 && is_reader() && has_all_in_tcp()) {
-                from_peer().reader = Direction::all_is_read;
-            }
+            note_all_is_read();
             if (in_vain > most_in_vain) {
                 give_up(fd);
                 nothing = {.is_final = true, .result = 0, .error = 0};
             }
             push();
             publish();
+        }
+        if (is_of_another_copy) {
+            return done != 0 ? static_cast<ssize_t>(done) : receive_linked(fd, parts, flags);
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
             keep(nothing.error);
@@ -285,6 +290,12 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
     return std::min(left, in_memory());
 }
 
+// Returns whether this copy may take doorbells away. One that does not receive leaves them, and the bytes of
+// the ring, to the one that does.
+bool Socket::drops_for_copies() {
+    return is_reader() || (in_memory() == 0 && becomes_reader());
+}
+
 // Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
 // Returns whether all that were sent are gone; others are under way.
 bool Socket::drop_all_doorbells(int fd) {
@@ -297,7 +308,7 @@ bool Socket::drop_all_doorbells(int fd) {
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
     for (unsigned calls = 0; in_.dropped < sent; ++calls) {
-        if (calls == most_calls_for_doorbells || !becomes_reader() || !may_drop_doorbells()) {
+        if (calls == most_calls_for_doorbells || !drops_for_copies() || !may_drop_doorbells()) {
             return false;
         }
         std::array<char, 64> bells;
@@ -312,6 +323,9 @@ bool Socket::drop_all_doorbells(int fd) {
             return false;
         }
         in_.dropped.fetch_add(static_cast<std::uint64_t>(dropped));
+    }
+    if (copy_ != 0) {
+        note_all_is_read();
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/single_threaded.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -175,7 +176,11 @@ Sockets::Replaced Sockets::begin_replacing(int number) {
         if (before.socket->is_linked() && is_of_this_process(*before.socket)) {
             before.socket->before_end(number);
         }
-        before.lingers = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, first_high_number());
+        linger waits{};
+        socklen_t size = sizeof(waits);
+        if (LIBC(getsockopt)(number, SOL_SOCKET, SO_LINGER, &waits, &size) == 0 && waits.l_onoff != 0) {
+            before.lingers = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, first_high_number());
+        }
     }
     errno = error;
     return before;
