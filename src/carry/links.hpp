@@ -14,7 +14,7 @@ namespace carry::links {
 // A link that this process has mapped.
 struct Mapped {
     std::atomic<Link *> link;  // nullptr: none
-    // Of its Socket, if this process has closed that while others have it.
+    // These name its Socket, if this process has closed that while others have it.
     std::atomic<std::uint32_t> closed_place;  // 0: it has not
     std::atomic<std::uint32_t> closed_number;
 };

@@ -391,9 +391,19 @@ private:
     // Returns whether no other copy reads what the ring has.
     [[nodiscard]] bool is_reader() const { return copy_ == 0 || from_peer().reader == copy_; }
     [[nodiscard]] bool becomes_reader();
-    [[nodiscard]] bool drops_for_copies();
-    void note_all_is_read();
-    [[nodiscard]] bool has_all_in_tcp();
+    // Once the peer puts nothing more into the ring, and the ring is empty, refuses doorbells: a peer that
+    // has put the last bytes may be about to ring for them, and who reads TCP's bytes would read that.
+    // Returns false while the ring has bytes.
+    [[nodiscard]] bool refuses_doorbells();
+    // Does the same, and returns whether no doorbell is left either: all that is to be read is in TCP.
+    [[nodiscard]] bool finishes_ring();
+    // Lets the other copies go on, in TCP, when this one has read what the ring had.
+    void note_what_is_read() {
+        if (copy_ != 0) [[unlikely]] {
+            let_copies_go_on();
+        }
+    }
+    void let_copies_go_on();
 
     [[nodiscard]] inline Locks &locks() const;
     [[nodiscard]] inline bool has_number(int fd) const;
@@ -445,7 +455,7 @@ private:
     void publish() const;
     void sent_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes);
     void received_unlinked(std::uint32_t call, int fd, Parts parts, ssize_t bytes, int flags);
-    // What the next two return when the program has closed all numbers before they have looked at anything.
+    // The next two return this when the program has closed all numbers before they have looked at anything.
     static constexpr ssize_t not_begun = -2;
     [[nodiscard]] ssize_t send_linked(int fd, Parts parts, int flags);
     [[nodiscard]] ssize_t receive_linked(int fd, Parts parts, int flags);

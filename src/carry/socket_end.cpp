@@ -191,15 +191,17 @@ bool Socket::is_kernels(int fd) {
         reset();  // who gets the socket would not get what the peer puts into the ring
         return false;
     }
+    return refuses_doorbells() && drops_doorbells_in_time(fd);
+}
+
+bool Socket::refuses_doorbells() {
     if (in_memory() != 0) {
         return false;
     }
-    // A peer that has put the last bytes may be about to ring for them, and who gets the socket would read
-    // the doorbell.
     if (!is_mirrored()) {
         from_peer().doorbells.fetch_or(Direction::refused);
     }
-    return drops_doorbells_in_time(fd);
+    return true;
 }
 
 void Socket::give_away(int fd) {

@@ -222,20 +222,13 @@ void Socket::unmap(Link *link) const {
     }
 }
 
-// The peer puts nothing into the ring any more, and counts no doorbell that this end has not seen here.
-bool Socket::has_all_in_tcp() {
-    if (in_memory() != 0) {
-        return false;
-    }
-    if (!is_mirrored()) {
-        from_peer().doorbells.fetch_or(Direction::refused);
-    }
-    return in_.dropped == peers_doorbells();
+bool Socket::finishes_ring() {
+    return refuses_doorbells() && in_.dropped == peers_doorbells();
 }
 
 void Socket::before_copy() {
     const Section section{locks().in};
-    if (is_linked() && !is_of_one_process() && !has_all_in_tcp()) {
+    if (is_linked() && !is_of_one_process() && !finishes_ring()) {
         std::uint32_t none = 0;
         (void)copy_.compare_exchange_strong(none, of_the_others);
     }
@@ -246,7 +239,7 @@ void Socket::is_alone_now() {
     if (processes_.exchange(1) == 1) {
         return;
     }
-    if (copy_ != 0 && is_linked() && !has_all_in_tcp()) {
+    if (copy_ != 0 && is_linked() && !finishes_ring()) {
         copy_ = is_mirrored() ? of_no_reader : from_peer().copies.fetch_add(1) + of_the_others + 1;
         return;
     }
@@ -264,9 +257,8 @@ bool Socket::becomes_reader() {
                         (from_peer().reader.compare_exchange_strong(reader, own) || reader == own));
 }
 
-// The other copies may go on, in TCP.
-void Socket::note_all_is_read() {
-    if (copy_ != 0 && is_reader() && has_all_in_tcp()) {
+void Socket::let_copies_go_on() {
+    if (is_reader() && finishes_ring()) {
         from_peer().reader = Direction::all_is_read;
     }
 }

@@ -41,17 +41,19 @@ constexpr microseconds waits_for_kernel{1'000'000};
 
 ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const std::size_t bytes = base::size_of(parts);
-    if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
-        msghdr message = base::message_of(parts.data(), parts.size());
-        return LIBC(recvmsg)(fd, &message, flags);
+    bool is_kernels_call = (flags & (MSG_OOB | MSG_ERRQUEUE)) != 0;
+    if (!is_kernels_call && copy_ != 0) [[unlikely]] {
+        if (!becomes_reader() && from_peer().reader != Direction::all_is_read) {
+            errno = ECONNRESET;  // another process reads what comes before
+            return -1;
+        }
+        is_kernels_call = !is_reader() || is_kernels(fd);
+        if (is_kernels_call) {
+            from_peer().reader = Direction::all_is_read;
+            unlink();
+        }
     }
-    if (copy_ != 0 && !becomes_reader() && from_peer().reader != Direction::all_is_read) {
-        errno = ECONNRESET;  // another process reads what comes before
-        return -1;
-    }
-    if (copy_ != 0 && (!is_reader() || is_kernels(fd))) {
-        from_peer().reader = Direction::all_is_read;
-        unlink();
+    if (is_kernels_call) {
         msghdr message = base::message_of(parts.data(), parts.size());
         return LIBC(recvmsg)(fd, &message, flags);
     }
@@ -106,7 +108,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 const bool is_in_vain = done == before && !may_be_explained && waiting_bytes(fd, SIOCINQ) > 0;
                 in_vain = is_in_vain ? in_vain + 1 : 0;
             }
-            note_all_is_read();
+            note_what_is_read();
             if (in_vain > most_in_vain) {
                 give_up(fd);
                 nothing = {.is_final = true, .result = 0, .error = 0};
@@ -290,12 +292,6 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
     return std::min(left, in_memory());
 }
 
-// Returns whether this copy may take doorbells away. One that does not receive leaves them, and the bytes of
-// the ring, to the one that does.
-bool Socket::drops_for_copies() {
-    return is_reader() || (in_memory() == 0 && becomes_reader());
-}
-
 // Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
 // Returns whether all that were sent are gone; others are under way.
 bool Socket::drop_all_doorbells(int fd) {
@@ -308,7 +304,7 @@ bool Socket::drop_all_doorbells(int fd) {
             direction.turns[(in_.turn + 1) % Direction::most_turns].doorbells.load(std::memory_order_relaxed);
     }
     for (unsigned calls = 0; in_.dropped < sent; ++calls) {
-        if (calls == most_calls_for_doorbells || !drops_for_copies() || !may_drop_doorbells()) {
+        if (calls == most_calls_for_doorbells || !may_drop_doorbells()) {
             return false;
         }
         std::array<char, 64> bells;
@@ -324,15 +320,17 @@ bool Socket::drop_all_doorbells(int fd) {
         }
         in_.dropped.fetch_add(static_cast<std::uint64_t>(dropped));
     }
-    if (copy_ != 0) {
-        note_all_is_read();
-    }
+    note_what_is_read();
     return true;
 }
 
 // A doorbell may be all that ends the sleep of another receiver, which has not seen it yet. So it is taken
-// away only from an empty ring, and the sender rings again for what it puts from here on.
+// away only from an empty ring, and the sender rings again for what it puts from here on. A copy that does
+// not receive leaves doorbells, and the bytes of the ring, to the one that does.
 bool Socket::may_drop_doorbells() {
+    if (!is_reader() && (in_memory() != 0 || !becomes_reader())) {
+        return false;
+    }
     Direction &direction = from_peer();
     if (direction.sleepers.load(std::memory_order_seq_cst) == 0) {
         return true;

@@ -303,7 +303,7 @@ void Sockets::unmap_closed() {
         return;
     }
     looked_at = now;
-    arena_.load()->reap_dead(space_of_processes(), [](const Process &) { return true; });
+    reap();
     closed_links = 0;
     // A process that was killed in a call counts as inside for good. Its memory is another one.
     const bool is_outside = __libc_single_threaded != 0 && handlers::of_thread.inside == 0;

@@ -172,7 +172,7 @@ private:
         const auto number = static_cast<std::size_t>(fd);  // negative: larger than all
         return number < most_numbers ? std::atomic_ref{places_[number]}.load(std::memory_order_relaxed) : 0;
     }
-    // What had a number before.
+    // A number stood for this before another descriptor got it.
     struct Replaced {
         Socket *socket = nullptr;
         bool is_last = false;  // of the process's numbers

@@ -28,16 +28,24 @@ extern "C" [[gnu::used, gnu::visibility("hidden")]] pid_t carry_preload_failed(i
     return -1;
 }
 
+namespace {
+
+// Takes what a call that makes a child has returned, and returns it.
+pid_t forked(long made) {
+    const auto child = static_cast<pid_t>(made);
+    carry::sockets.forked(child);
+    return child;
+}
+
+}  // namespace
+
+// libc calls the hooks of pthread_atfork(3) for fork(2), and not for the others.
 NAMED(pid_t, fork) {
-    const pid_t made = LIBC(fork)();
-    carry::sockets.forked(made);
-    return made;
+    return forked(LIBC(fork)());
 }
 
 NAMED(pid_t, _Fork) {
-    const long made = base::forking([] { return LIBC(_Fork)(); });
-    carry::sockets.forked(static_cast<pid_t>(made));
-    return static_cast<pid_t>(made);
+    return forked(base::forking([] { return LIBC(_Fork)(); }));
 }
 
 // The child uses the parent's stack, so the return address waits in a register that the kernel keeps. The
@@ -90,12 +98,10 @@ NAMED(int, clone, int (*function)(void *), void *stack, int flags, void *argumen
     va_end(rest);
     if ((flags & CLONE_VM) == 0) {
         Cloned cloned{.function = function, .argument = argument};
-        const long child = base::forking([&] {
+        return forked(base::forking([&] {
             return LIBC(clone)(function != nullptr ? begin_cloned : nullptr, stack, flags, &cloned,
                                parents_number, storage, childs_number);
-        });
-        carry::sockets.forked(static_cast<pid_t>(child));
-        return static_cast<int>(child);
+        }));
     }
     const bool shares = (flags & (CLONE_VM | CLONE_THREAD)) == CLONE_VM;
     base::memory_sharers += shares ? 1 : 0;
