@@ -182,13 +182,31 @@ Outcome<> RdmaPath::post_barrier(std::uint32_t slot) {
     return post_all(*servers_[slot / load_.depth], std::span{&read, 1});
 }
 
+// Returns the slot whose operation is done with this completion, if one is.
+Outcome<std::optional<std::uint32_t>> RdmaPath::done_by(const ibv_wc &completion) {
+    if (completion.status != IBV_WC_SUCCESS) {
+        return servers_.front()->ended(completion.status);
+    }
+    const auto number = static_cast<std::uint32_t>(completion.wr_id);
+    if ((completion.wr_id & is_receive) == 0) {
+        return completion.wr_id < load_.slots() ? std::optional{number} : std::nullopt;
+    }
+    auto &sent = sent_[number];
+    if (sent.empty()) {
+        return failed("{}: answered a message that was not sent", servers_[number]->name());
+    }
+    const std::uint32_t answered = sent.front();
+    sent.pop();
+    TRY(post_receive(number));
+    return answered;
+}
+
 // Returns 0 only when it has found the queue empty, because nothing tells a caller that sleeps of completions
 // that were there before.
 Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
     std::array<ibv_wc, 16> completions;
     std::size_t found = 0;
-    int count = 0;
-    do {
+    for (int count = 1; found == 0 && count != 0;) {
         count = 0;
         const int result =
             rpma_cq_get_wc(completions_.get(), static_cast<int>(std::min(done.size(), completions.size())),
@@ -196,23 +214,11 @@ Outcome<std::size_t> RdmaPath::collect(std::span<std::uint32_t> done) {
         TRY(checked(result == RPMA_E_NO_COMPLETION ? 0 : result, "{}: completion queue",
                     servers_.front()->name()));
         for (const ibv_wc &completion : std::span{completions}.first(static_cast<std::size_t>(count))) {
-            if (completion.status != IBV_WC_SUCCESS) {
-                return servers_.front()->ended(completion.status);
-            }
-            if ((completion.wr_id & is_receive) != 0) {
-                const auto connection = static_cast<std::uint32_t>(completion.wr_id);
-                auto &sent = sent_[connection];
-                if (sent.empty()) {
-                    return failed("{}: answered a message that was not sent", servers_[connection]->name());
-                }
-                done[found++] = sent.front();
-                sent.pop();
-                TRY(post_receive(connection));
-            } else if (completion.wr_id < load_.slots()) {
-                done[found++] = static_cast<std::uint32_t>(completion.wr_id);
+            if (const auto slot = TRY(done_by(completion)); slot) {
+                done[found++] = *slot;
             }
         }
-    } while (found == 0 && count != 0);
+    }
     return found;
 }
 

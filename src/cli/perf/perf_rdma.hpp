@@ -4,7 +4,9 @@
 
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/ring.hpp"
@@ -36,6 +38,7 @@ private:
     [[nodiscard]] Outcome<> allocate(const DevicePeer &device, bool polled);
     [[nodiscard]] Outcome<> connect(const DevicePeer &device, const Address &address, double timeout_seconds);
     [[nodiscard]] Outcome<> post_receive(std::uint32_t connection);
+    [[nodiscard]] Outcome<std::optional<std::uint32_t>> done_by(const ibv_wc &completion);
     [[nodiscard]] Outcome<> prepare_slots();
     [[nodiscard]] Outcome<> post_all(const ClientConnection &server, std::span<const rpma_op> operations);
 

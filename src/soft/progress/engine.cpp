@@ -102,7 +102,8 @@ base::Result<Enrolment> Engine::enrol(Group &group) {
     return runs ? base::Result<Enrolment>{std::move(made)} : base::failure(ENOMEM);
 }
 
-void Engine::State::forget(std::uint64_t key) {
+void Engine::State::forget(int group, std::uint64_t key) {
+    (void)epoll_ctl(epoll.get(), EPOLL_CTL_DEL, group, nullptr);
     ticked_groups.erase(key);
     std::erase(held, key);
     if (const auto known = groups.find(key); known != groups.end()) {
@@ -116,8 +117,7 @@ void Engine::State::forget(std::uint64_t key) {
 
 void Engine::withdraw(const Group &group, std::uint64_t key) {
     const base::Lock lock{state_->mutex};
-    (void)epoll_ctl(state_->epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
-    state_->forget(key);
+    state_->forget(group.fd(), key);
 }
 
 // Forgets a group that another engine will serve. Returns false while a thread of this one serves it, or is
@@ -129,8 +129,7 @@ bool Engine::let_go(const Group &group) {
     if (state.groups.at(key).claimed || std::ranges::find(state.held, key) != state.held.end()) {
         return false;
     }
-    (void)epoll_ctl(state.epoll.get(), EPOLL_CTL_DEL, group.epoll_.get(), nullptr);
-    state.forget(key);
+    state.forget(group.fd(), key);
     return true;
 }
 

@@ -57,8 +57,8 @@ struct Engine::State {
     std::atomic<unsigned> assists{0};
 
     [[nodiscard]] bool is_over() const REQUIRES(mutex) { return groups.empty() || ending; }
-    // Forgets the group of the key.
-    void forget(std::uint64_t key) REQUIRES(mutex);
+    // Forgets the group with this descriptor and key.
+    void forget(int group, std::uint64_t key) REQUIRES(mutex);
     // Notes that the epoll set has reported the group.
     void report(Known &known) REQUIRES(mutex);
     // Returns the next one of them, which has been reported first. Those in which a thread has lost its turn

@@ -55,7 +55,7 @@ class Group;
 // The groups that the engine's tick looks at, by their keys.
 using TickedGroups = std::map<std::uint64_t, std::weak_ptr<Group>>;
 
-// What a group has of its engine.
+// An engine knows a group by this.
 struct Enrolment {
     std::uint64_t key = 0;
     // The group's entry in the engine's map while it wants no ticks; guarded by the engine's lock.
@@ -299,6 +299,7 @@ private:
     [[nodiscard]] bool take_over(std::uint64_t turn);
     void comes_back();
     [[nodiscard]] bool is_surplus() const;
+    [[nodiscard]] bool has_to_stand_by() const;
     void end_turn(Turn &turn);
     void begin_sleep(Turn &turn);
     void end_sleep(Turn &turn);

@@ -103,19 +103,21 @@ bool Engine::is_surplus() const {
     return state_->ready > threads_needed() && lasting_.load(std::memory_order_relaxed) != gettid();
 }
 
+// Returns whether there is another thread that is the engine, and this one is needed beside it.
+bool Engine::has_to_stand_by() const {
+    state_->mutex.assert_held();
+    return !state_->is_over() && !is_surplus() && thread_.load(std::memory_order_relaxed) != 0;
+}
+
 // Returns when this thread has taken over, or there is no engine, or nothing more to do.
 void Engine::stand_by() {
     State &state = *state_;
     state.mutex.assert_held();
     auto seen = state.turn.load();
     auto look_at = base::Clock::now() + standby_look;
-    const auto is_needed = [&] {
-        state.mutex.assert_held();
-        return !state.is_over() && !is_surplus() && thread_.load(std::memory_order_relaxed) != 0;
-    };
-    while (is_needed()) {
+    while (has_to_stand_by()) {
         // The last group, or the engine, may have gone during a wait that its time has ended.
-        if (state.standby_wake.wait_until(state.mutex, look_at) || !is_needed()) {
+        if (state.standby_wake.wait_until(state.mutex, look_at) || !has_to_stand_by()) {
             continue;
         }
         if (const auto turn = state.turn.load(); turn != seen) {
@@ -136,8 +138,7 @@ void Engine::rest(std::uint64_t turn) {
     State &state = *state_;
     state.mutex.assert_held();
     state.standby_rests.store(true);
-    while (state.turn.load() == turn && thread_.load(std::memory_order_relaxed) != 0 && !state.is_over() &&
-           !is_surplus()) {
+    while (state.turn.load() == turn && has_to_stand_by()) {
         state.standby_wake.wait(state.mutex);
     }
     base::set_shared(state.standby_rests, false);
