@@ -19,6 +19,23 @@
 #define CHILDREN_MAKE_NO_THREADS false
 #endif
 
+/* ThreadSanitizer stops a child that makes threads after a fork with threads (die_after_fork), and sleeps a
+ * second before a process ends that has threads, which each such child is to it (atexit_sleep_ms). A test
+ * whose children make threads sets the options of ThreadSanitizer with this, once, outside of its functions.
+ */
+#ifdef __cplusplus
+#define SANITIZERS_LINKAGE extern "C"
+#else
+#define SANITIZERS_LINKAGE
+#endif
+/* NOLINTBEGIN(bugprone-*,cert-*,modernize-*,readability-*): the name is the sanitizer's. */
+#define SET_TSAN_OPTIONS(options)                                                                       \
+    SANITIZERS_LINKAGE __attribute__((visibility("default"))) const char *__tsan_default_options(void); \
+    const char *__tsan_default_options(void) {                                                          \
+        return options;                                                                                 \
+    }
+/* NOLINTEND(bugprone-*,cert-*,modernize-*,readability-*) */
+
 /* Skips the test when its children would fail. It needs cmocka.h. */
 #define skip_where(children_fail)                                                                      \
     do {                                                                                               \

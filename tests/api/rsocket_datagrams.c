@@ -18,16 +18,11 @@
 #include "syscalls.h"
 #include "test.h"
 
-/* ThreadSanitizer stops a child that makes threads after a fork with
- * threads, which is what one of the tests does. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
-}
-
 /* This comes last, because it asserts. */
 #include "../forks.h"
 #include "rsockets.h"
+
+SET_TSAN_OPTIONS("die_after_fork=0")
 
 /* With the longest header of the protocol, librdmacm has room for no more bytes than these. */
 enum { MOST_V4 = 2032, MOST_V6 = 2020, SLOT = 2048 };

@@ -668,9 +668,9 @@ static void call_vfork(void) {
     ends_well(process);
 }
 
-static void call_fork(void) {
+static void make_child(pid_t (*make)(void)) {
     errno = untouched;
-    const pid_t process = fork();
+    const pid_t process = make();
     if (process == 0) {
         _exit(errno == untouched ? 0 : 1);
     }
@@ -679,15 +679,12 @@ static void call_fork(void) {
     ends_well(process);
 }
 
+static void call_fork(void) {
+    make_child(fork);
+}
+
 static void call__Fork(void) {
-    errno = untouched;
-    const pid_t process = _Fork();
-    if (process == 0) {
-        _exit(errno == untouched ? 0 : 1);
-    }
-    assert_int_equal(errno, untouched);
-    assert_true(process > 0);
-    ends_well(process);
+    make_child(_Fork);
 }
 
 static void call_setuid(void) {
@@ -1036,7 +1033,7 @@ static void read_and_pass_on(void) {
     passed = receive_descriptor(messages[1]);
 }
 
-/* Who gets the connection does not get the doorbell. */
+/* A process that gets the connection does not get the doorbell. */
 static void a_doorbell_does_not_go_with_a_connection(void **state) {
     (void)state;
     enum { rounds = 1000 };

@@ -25,11 +25,7 @@ enum { CLIENTS = 4, MOST_BYTES = 4096, MOST_SECONDS = 240 };
 static int kills = 25;
 static uint64_t seed = 1;
 
-/* ThreadSanitizer stops a child that makes threads after a fork with threads. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
-}
+SET_TSAN_OPTIONS("die_after_fork=0")
 
 static uint64_t next_random(uint64_t *state) {
     *state = *state * 6364136223846793005ULL + 1442695040888963407ULL;

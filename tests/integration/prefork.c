@@ -23,13 +23,7 @@ enum { WORKERS = 4, MOST_SECONDS = 120 };
 static int accepts = 50;
 static int forks = 20;
 
-/* ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here. A
- * process that ends while it has threads, which each such child is to ThreadSanitizer, sleeps a second
- * before. */
-__attribute__((visibility("default"))) const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0:atexit_sleep_ms=0";
-}
+SET_TSAN_OPTIONS("die_after_fork=0:atexit_sleep_ms=0")
 
 /* Asserts in a child: cmocka would jump back into the child's copy of its runner. */
 #define must(condition)                                                         \

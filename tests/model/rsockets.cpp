@@ -20,6 +20,7 @@
 #include <mutex>
 #include <thread>
 
+#include "../forks.h"
 #include "rsocket_heirs.hpp"
 #include "rsocket_repoll.hpp"
 #include "short_transfers.hpp"
@@ -228,12 +229,7 @@ bool comes_back_to(std::size_t descriptors) {
 
 }  // namespace
 
-// ThreadSanitizer stops a child that makes threads after a fork with threads; that is what is tested here. A
-// process that ends while it has threads, which each such child is to ThreadSanitizer, sleeps a second
-// before.
-extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
-    return "die_after_fork=0:atexit_sleep_ms=0";
-}
+SET_TSAN_OPTIONS("die_after_fork=0:atexit_sleep_ms=0")
 
 int main(int argc, char **argv) {
     if (argv[0] == std::string_view{"heir"}) {

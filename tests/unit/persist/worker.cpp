@@ -20,12 +20,7 @@
 #include "memory.hpp"
 #include "persist/guard.hpp"
 
-// ThreadSanitizer stops a child that makes threads after a fork with threads; what is tested here is just
-// that.
-// NOLINTNEXTLINE(bugprone-*,cert-*,readability-*): the name is the sanitizer's.
-extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
-    return "die_after_fork=0";
-}
+SET_TSAN_OPTIONS("die_after_fork=0")
 
 namespace {
 

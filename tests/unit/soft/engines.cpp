@@ -31,11 +31,7 @@
 // This comes last, because it asserts.
 #include "listener.hpp"
 
-// ThreadSanitizer stops a child that makes threads after a fork with threads; that is tested here.
-// NOLINTNEXTLINE(bugprone-*,cert-*,readability-*): the name is the sanitizer's.
-extern "C" __attribute__((visibility("default"))) const char *__tsan_default_options() {
-    return "die_after_fork=0";
-}
+SET_TSAN_OPTIONS("die_after_fork=0")
 
 namespace {
 
