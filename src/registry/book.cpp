@@ -132,7 +132,7 @@ Entry Book::add() {
 }
 
 bool Book::make_file() {
-    if (is_out_of_order_) {
+    if (is_out_of_order_ || leaves_files_) {
         return false;
     }
     if (own_files().empty()) {
@@ -180,10 +180,15 @@ void Book::give_back(Record &record) {
 void Book::remove_files() {
     const base::Lock lock{mutex_};
     for (const File &file : own_files()) {
-        if (file.process == getpid()) {
+        if (!leaves_files_ && file.process == getpid()) {
             (void)unlink(file.path.c_str());
         }
     }
+}
+
+void Book::leave_files() {
+    const base::Lock lock{mutex_};
+    leaves_files_ = true;
 }
 
 // Other memory takes the place of the mappings, which would keep the parent's locks: streams that the child

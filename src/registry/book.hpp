@@ -57,6 +57,9 @@ public:
 
     // Other programs see nothing of this process any more.
     void remove_files() EXCLUDES(mutex_);
+    // The process is about to filter its system calls, and its program needs no unlink(2). Another process of
+    // the user's removes the files after the end of this one (remove_abandoned()). There will be no new ones.
+    void leave_files() EXCLUDES(mutex_);
     // The caller calls these around fork(2). The child has no record, and makes files of its own. The last
     // one frees no memory: after a system call that copies the process, another thread of the parent may have
     // malloc(3)'s locks for ever.
@@ -84,6 +87,7 @@ private:
         return std::span{files_}.subspan(inherited_);
     }
     bool is_out_of_order_ GUARDED_BY(mutex_) = false;
+    bool leaves_files_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace registry

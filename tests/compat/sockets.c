@@ -1712,6 +1712,34 @@ static void a_filter_lets_no_process_be_looked_for(void **state) {
     close_pair(ends);
 }
 
+/* A child with a connection of its own filters its system calls, and ends by exit(3). It makes no call for the
+ * record that `rpma sockets` reads. */
+static void a_filter_lets_no_file_be_removed(void **state) {
+    (void)state;
+    assert_int_equal(fflush(NULL), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int ends[2];
+        struct sock_filter calls[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unlink, 2, 0),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unlinkat, 1, 0),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpid, 0, 1),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+        const struct sock_fprog filter = {.len = sizeof(calls) / sizeof(calls[0]), .filter = calls};
+        make_pair(ends);
+        use(ends);
+        const bool is_right = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                              prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0 &&
+                              send(ends[0], "a", 1, 0) == 1 && close(ends[0]) == 0 && close(ends[1]) == 0;
+        exit(is_right ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void *close_own_copy(void *argument) {
     const int *const ends = argument;
     const bool has_closed = unshare(CLONE_FILES) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0;
@@ -2109,6 +2137,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_socket_is_peeked_at_from_an_offset),
         cmocka_unit_test(a_filter_lets_read_and_write),
         cmocka_unit_test(a_filter_lets_no_process_be_looked_for),
+        cmocka_unit_test(a_filter_lets_no_file_be_removed),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[0]),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[1]),
         cmocka_unit_test_prestate(a_thread_closes_its_own_descriptors, &closing_own[0]),
