@@ -168,8 +168,8 @@ measure_postgresql() {
 needs_sockperf=(sockperf)
 rows_sockperf=("64|ping-pong of 64 bytes (k/s, ms)|$(bar 1.0)" "16384|ping-pong of 16 KiB (k/s, ms)|$(bar 1.0)")
 start_sockperf() { serve "sockperf-$1" sockperf server --tcp -i "$address" -p "$port"; }
-measure_sockperf() {
-    "${over[@]}" sockperf ping-pong --tcp -i "$address" -p "$port" -m "$1" -t 1 --full-rtt 2>client.out | awk '
+measure_sockperf() { # sockperf has a place for each message; by default for 600,000 a second, which is too few in memory
+    "${over[@]}" sockperf ping-pong --tcp -i "$address" -p "$port" -m "$1" -t 1 --full-rtt --mps=5000000 2>client.out | awk '
         /Valid Duration/ { gsub(/[=;]/, " "); for (i = 1; i < NF; ++i) { if ($i == "RunTime") t = $(i + 1); if ($i == "ReceivedMessages") n = $(i + 1) } }
         /percentile 50.000/ { print n / t / 1000, $NF / 1000, n }'
 }
