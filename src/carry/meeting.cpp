@@ -383,9 +383,10 @@ std::uint64_t Meeting::first_look() {
 
 void Meeting::used(Socket &socket, int fd, std::uint64_t bytes) {
     constexpr std::uint64_t bytes_of_use = 4096;
-    const std::uint64_t more = 1 + bytes / bytes_of_use;
-    if (socket.uses_.fetch_add(more, std::memory_order_relaxed) + more >=
-        socket.look_at_.load(std::memory_order_relaxed)) {
+    // Two threads may count one use.
+    const std::uint64_t uses = socket.uses_.load(std::memory_order_relaxed) + 1 + bytes / bytes_of_use;
+    socket.uses_.store(uses, std::memory_order_relaxed);
+    if (uses >= socket.look_at_.load(std::memory_order_relaxed)) {
         meet(socket, fd);
     }
 }

@@ -52,11 +52,7 @@ private:
 
 // The locks of a place, which one Socket after another has. To make locks for each would take as long as all
 // else that a short connection needs of this library.
-struct Locks {
-    SharedLock out;
-    SharedLock in;
-    SharedLock meeting;
-    SharedLock moving;
+struct alignas(64) Locks {
     std::uint32_t sockets;  // that have been there
     // The threads that use the Socket here, also one that is late; with `ended` from end() on, until the
     // place is given back.
@@ -64,6 +60,10 @@ struct Locks {
     static constexpr std::uint32_t ended = 1U << 31;
     KernelCalls sending;
     KernelCalls receiving;  // only those that began without a link
+    SharedLock out;
+    SharedLock in;
+    SharedLock meeting;
+    SharedLock moving;
 
     void begin() {
         sending.renew();
@@ -523,16 +523,20 @@ private:
                                                Nothing &nothing);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, int flags) const;
 
-    Out out_;
-    In in_;
-    std::atomic<Link *> link_;  // also when it is left, until the next one
+    // What a call without a link uses is in the first lines of the processor's cache, and in Locks: a program
+    // that has slept finds none of it there.
     std::atomic<bool> has_link_;
     std::atomic<bool> is_mirrored_;
+    bool is_smc_;
+    std::atomic<bool> blocks_;
+    std::atomic<std::uint64_t> uses_;     // of carry/meeting
+    std::atomic<std::uint64_t> look_at_;  // the use after which the other end is looked for again
+    std::atomic<Link *> link_;            // also when it is left, until the next one
+    Out out_;
+    In in_;
     Link *ended_;  // the link when end() was called
     std::uint32_t side_;
     Role role_;
-    bool is_smc_;
-    std::atomic<bool> blocks_;
     std::atomic<const char *> why_in_tcp_;  // why it stays in TCP for good; nullptr: it need not
     std::atomic<const char *> why_back_;    // why it left its last link
     std::atomic<bool> may_end_;             // before_shutdown() was called
@@ -547,8 +551,6 @@ private:
     std::atomic<std::uint32_t> processes_;
     std::atomic<std::uint32_t> copy_;  // which one it is (Direction::reader); 0: there was never another
     // The meeting (carry/meeting).
-    std::atomic<std::uint64_t> uses_;
-    std::atomic<std::uint64_t> look_at_;  // the use after which the other end is looked for again
     std::atomic<std::uint32_t> meeting_state_;
     std::uint32_t looks_;
     std::uint32_t mismatches_;
