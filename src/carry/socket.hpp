@@ -276,8 +276,9 @@ public:
     void before_copy();
     // This is the copy.
     void is_alone_now();
-    // Returns whether this process alone reads from it.
-    [[nodiscard]] bool is_read_here() const { return is_of_one_process() && is_reader(); }
+    // Returns whether this process alone reads from it, from here on. Of several copies the first that asks
+    // does.
+    [[nodiscard]] bool reads_alone() { return is_of_one_process() && (!is_linked() || becomes_reader()); }
     // Returns the link that each process with the Socket has mapped; nullptr without one.
     [[nodiscard]] Link *mapped_link() const;
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
@@ -391,6 +392,14 @@ private:
     // Returns whether no other copy reads what the ring has.
     [[nodiscard]] bool is_reader() const { return copy_ == 0 || from_peer().reader == copy_; }
     [[nodiscard]] bool becomes_reader();
+    // Returns whether this copy may look at what the ring has: none has begun to read, or this one.
+    [[nodiscard]] bool may_look() const {
+        return is_reader() || (copy_ != of_no_reader && from_peer().reader == 0);
+    }
+    // Returns whether another copy has read what the ring had: the rest is in TCP.
+    [[nodiscard]] bool is_past_ring() const {
+        return copy_ != 0 && from_peer().reader == Direction::all_is_read;
+    }
     // Once the peer puts nothing more into the ring, and the ring is empty, refuses doorbells: a peer that
     // has put the last bytes may be about to ring for them, and who reads TCP's bytes would read that.
     // Returns false while the ring has bytes.

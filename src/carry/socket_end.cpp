@@ -191,7 +191,11 @@ bool Socket::is_kernels(int fd) {
         reset();  // who gets the socket would not get what the peer puts into the ring
         return false;
     }
-    return refuses_doorbells() && drops_doorbells_in_time(fd);
+    const bool is_finished = refuses_doorbells() && drops_doorbells_in_time(fd);
+    if (is_finished && !is_mirrored()) {
+        link()->ends[side_] = 1;  // from here on the kernel alone tells of the end
+    }
+    return is_finished;
 }
 
 bool Socket::refuses_doorbells() {
@@ -206,7 +210,9 @@ bool Socket::refuses_doorbells() {
 
 void Socket::give_away(int fd) {
     const Inside inside{*this};
-    if (!is_kernels(fd) && becomes_reader()) {
+    if (is_kernels(fd)) {
+        note_what_is_read();
+    } else if (becomes_reader()) {
         const Section section{locks().in};
         cut(fd);
     }
@@ -255,7 +261,7 @@ void Socket::drop_doorbells(int fd) {
 
 void Socket::before_end(int fd) {
     const Inside inside{*this};
-    if (!is_linked() || !(copy_ == of_the_others ? becomes_reader() : is_reader())) {
+    if (!is_linked() || !is_reader()) {
         return;
     }
     const Section section{locks().in};
@@ -263,14 +269,17 @@ void Socket::before_end(int fd) {
     if (is_mirrored()) {
         say_how_it_closes(fd);
     }
-    link()->ends[side_] = 1;
+    // Another process may go on with the socket of which this one has a copy. If none does, the peer finds
+    // that the ring was not read.
+    if (copy_ == 0 || in_memory() == 0) {
+        link()->ends[side_] = 1;
+    }
     push();
     (void)drops_doorbells_in_time(fd);
-    // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
-    // Another process may go on with the socket of which this one has a copy.
-    if (copy_ > of_the_others) {
+    if (copy_ != 0) {
         return;
     }
+    // A socket that is closed before all was read resets the connection, and one whose bytes are lost.
     if (in_memory() != 0 && is_passed_on_) {
         cut(fd);
     } else if (in_ring(in_.turn) != 0 || lacks_bytes_ || (has_lost_peer() && is_in_ring(to_peer().turn))) {

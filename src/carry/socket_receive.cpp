@@ -42,12 +42,14 @@ constexpr microseconds waits_for_kernel{1'000'000};
 ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const std::size_t bytes = base::size_of(parts);
     bool is_kernels_call = (flags & (MSG_OOB | MSG_ERRQUEUE)) != 0;
+    const bool only_looks = (flags & MSG_PEEK) != 0 || bytes == 0;
     if (!is_kernels_call && copy_ != 0) [[unlikely]] {
-        if (!becomes_reader() && from_peer().reader != Direction::all_is_read) {
+        const bool has_place = only_looks ? may_look() : becomes_reader();
+        if (!has_place && !is_past_ring()) {
             errno = ECONNRESET;  // another process reads what comes before
             return -1;
         }
-        is_kernels_call = !is_reader() || is_kernels(fd);
+        is_kernels_call = !has_place || is_kernels(fd);
         if (is_kernels_call) {
             from_peer().reader = Direction::all_is_read;
             unlink();
@@ -91,7 +93,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
             has_looked = true;
-            is_of_another_copy = copy_ != 0 && !becomes_reader();
+            is_of_another_copy = copy_ != 0 && !(only_looks ? may_look() : becomes_reader());
             const std::uint64_t dropped = in_.dropped;
             std::size_t more = 0;
             do {  // the bytes may be of several turns
@@ -247,12 +249,18 @@ bool Socket::has_bytes() const {
 // Returns the sender's present turn. It is at most two ahead: another one would not be a sender of this
 // library's.
 std::uint32_t Socket::peers_turn() const {
+    if (is_past_ring()) [[unlikely]] {
+        return in_.turn;
+    }
     const std::uint32_t turn = from_peer().turn.load(std::memory_order_seq_cst);
     return turn - in_.turn <= 2 ? turn : in_.turn;
 }
 
 // Returns how many bytes the ring has, also of turns that have not begun.
 std::uint64_t Socket::in_memory() const {
+    if (is_past_ring()) [[unlikely]] {
+        return 0;
+    }
     const std::uint64_t put = from_peer().put.load(std::memory_order_seq_cst) & ~Direction::refused;
     return put - in_.taken <= Direction::ring_bytes ? put - in_.taken : 0;
 }
@@ -295,6 +303,9 @@ std::uint64_t Socket::in_ring(std::uint32_t turn) const {
 // Takes away the doorbells of the turn in the ring, or before a turn in TCP those of the turn before it.
 // Returns whether all that were sent are gone; others are under way.
 bool Socket::drop_all_doorbells(int fd) {
+    if (is_past_ring()) [[unlikely]] {
+        return true;
+    }
     const Direction &direction = from_peer();
     std::uint64_t sent = peers_doorbells();
     if (!is_in_ring(in_.turn)) {
@@ -528,6 +539,9 @@ std::uint64_t Socket::unread_in_tcp(int fd) const {
     const auto in_tcp = static_cast<std::uint64_t>(std::max(waiting_bytes(fd, SIOCINQ), 0));
     if (is_mirrored()) {
         return explained(in_tcp);
+    }
+    if (is_past_ring()) [[unlikely]] {
+        return in_tcp;
     }
     const std::uint64_t bells = peers_doorbells();
     const std::uint64_t unread_bells = bells - std::min<std::uint64_t>(bells, in_.dropped);

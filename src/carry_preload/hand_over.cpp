@@ -118,12 +118,15 @@ bool is_pipe(int fd) {
 // is read by a process that keeps the socket; most programs get a socket only because nobody has closed it.
 // When the last of these processes closes the socket, and has not read all, the connection is reset.
 void hand_over_to_program(bool keeps) {
+    if (!keeps) {
+        sockets.reap();
+    }
     sockets.for_all([keeps](int fd, Socket &socket) {
         const int flags = LIBC(fcntl)(fd, F_GETFD);
         if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
             return;
         }
-        if (!keeps && socket.is_read_here()) {
+        if (!keeps && socket.reads_alone()) {
             hand_over(socket, fd);
         } else {
             hand_over_as(socket, fd, fd);

@@ -1712,8 +1712,8 @@ static void a_filter_lets_no_process_be_looked_for(void **state) {
     close_pair(ends);
 }
 
-/* A child with a connection of its own filters its system calls, and ends by exit(3). It makes no call for the
- * record that `rpma sockets` reads. */
+/* A child with a connection of its own filters its system calls, and ends by exit(3). It makes no call for
+ * the record that `rpma sockets` reads. */
 static void a_filter_lets_no_file_be_removed(void **state) {
     (void)state;
     assert_int_equal(fflush(NULL), 0);
@@ -2002,7 +2002,7 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
-enum reader { ChildReads, ChildOfKilledReads, ParentReads };
+enum reader { ChildReads, ChildOfKilledReads, ParentReads, ParentPeeks, ChildOfGoneReads };
 struct giving_up {
     enum reader who;
     bool begins_in_tcp;
@@ -2029,8 +2029,8 @@ static void be_killed(void) {
     (void)waitpid(child, NULL, 0);
 }
 
-/* A child gives up its user for good. It reads what has come before, and its parent does when the child reads
- * nothing. */
+/* A child gives up its user for good. It, or its own child, reads what has come before, and its parent does
+ * when nobody else reads anything. */
 static void no_bytes_are_missing_behind_a_change_of_user(void **state) {
     const struct giving_up *const how = *state;
     if (geteuid() != 0) {
@@ -2038,10 +2038,13 @@ static void no_bytes_are_missing_behind_a_change_of_user(void **state) {
     }
     int ends[2];
     int changed[2];
+    int looked[2];
     char sent[2 * half_bytes];
     char byte = 0;
     send_first_half(ends, sent, how->begins_in_tcp);
     assert_int_equal(pipe(changed), 0);
+    assert_int_equal(pipe(looked), 0);
+    const bool is_closed = how->who == ChildOfKilledReads || how->who == ChildOfGoneReads;
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -2050,25 +2053,156 @@ static void no_bytes_are_missing_behind_a_change_of_user(void **state) {
         }
         (void)alarm(10);
         bool is_right = change_user() && close(ends[0]) == 0 && write(changed[1], "!", 1) == 1;
+        if (how->who == ChildOfGoneReads && fork() != 0) {
+            _exit(is_right ? 0 : 1);
+        }
+        is_right = is_right && read(looked[0], &byte, 1) == 1;
         is_right = is_right && (how->who == ParentReads || reads_all(ends[1], sent));
+        is_right = is_right && (how->who != ChildOfGoneReads || write(changed[1], "!", 1) == 1);
         _exit(is_right ? 0 : 1);
     }
-    if (how->who == ChildOfKilledReads) {
+    int status = -1;
+    assert_int_equal(close(changed[1]), 0);
+    assert_int_equal(read(changed[0], &byte, 1), 1);
+    if (how->who == ChildOfGoneReads) {
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
+    if (is_closed) {
         assert_int_equal(close(ends[1]), 0);
     }
-    assert_int_equal(read(changed[0], &byte, 1), 1);
+    if (how->who == ParentPeeks) {
+        assert_int_equal(recv(ends[1], &byte, 0, MSG_PEEK | MSG_DONTWAIT), 0);
+        assert_int_equal(recv(ends[1], &byte, 1, MSG_PEEK | MSG_DONTWAIT), 1);
+        assert_int_equal(byte, sent[0]);
+    }
+    assert_int_equal(write(looked[1], "!", 1), 1);
     assert_int_equal(send(ends[0], sent + half_bytes, half_bytes, 0), half_bytes);
-    int status = -1;
-    assert_int_equal(waitpid(child, &status, 0), child);
+    if (how->who == ChildOfGoneReads) {
+        assert_int_equal(read(changed[0], &byte, 1), 1);
+    } else {
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
     assert_int_equal(status, 0);
-    if (how->who != ChildOfKilledReads) {
-        assert_true(how->who == ChildReads || reads_all(ends[1], sent));
+    if (!is_closed) {
+        if (how->who != ParentReads) {
+            assert_int_equal(poll(&(struct pollfd){.fd = ends[1], .events = POLLIN}, 1, 0), 0);
+        }
+        assert_true(how->who != ParentReads || reads_all(ends[1], sent));
         assert_int_equal(send(ends[0], "!", 1, 0), 1);
+        await(ends[1], POLLIN);
         assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
         assert_int_equal(byte, '!');
         assert_int_equal(close(ends[1]), 0);
     }
+    assert_int_equal(close(changed[0]), 0);
+    close_pair(looked);
+    assert_int_equal(close(ends[0]), 0);
+}
+
+enum ending { Resets, ReadsSome, ReadsNothing };
+static enum ending endings[] = {Resets, ReadsSome, ReadsNothing};
+
+/* A child gives up its user for good, and has the connection alone. It resets it, or has not read all when it
+ * closes it: the peer finds a reset behind what was sent. */
+static void a_connection_of_another_user_is_reset_as_in_tcp(void **state) {
+    const enum ending how = *(const enum ending *)*state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    int ends[2];
+    int changed[2];
+    int closed[2];
+    char sent[2 * half_bytes];
+    char bytes[2 * half_bytes];
+    send_first_half(ends, sent, false);
+    assert_int_equal(pipe(changed), 0);
+    assert_int_equal(pipe(closed), 0);
+    if (how == Resets) {
+        assert_int_equal(recv(ends[1], bytes, half_bytes, MSG_WAITALL), half_bytes);
+    }
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)alarm(10);
+        bool is_right = change_user() && close(ends[0]) == 0 && write(changed[1], "!", 1) == 1 &&
+                        read(closed[0], bytes, 1) == 1;
+        is_right = is_right && (how != ReadsSome || recv(ends[1], bytes, 2, 0) > 0);
+        is_right = is_right && send(ends[1], "end", 3, 0) == 3;
+        const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+        is_right = is_right && (how != Resets ||
+                                setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)) == 0);
+        _exit(is_right && close(ends[1]) == 0 ? 0 : 1);
+    }
+    assert_int_equal(read(changed[0], bytes, 1), 1);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(write(closed[1], "!", 1), 1);
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    ssize_t got = 1;
+    for (size_t size = 0; got > 0; size += (size_t)got) {
+        got = recv(ends[0], bytes, sizeof(bytes), 0);
+        assert_true(got < 0 || (got == 3 && size == 0 && memcmp(bytes, "end", 3) == 0));
+    }
+    assert_int_equal(errno, ECONNRESET);
     close_pair(changed);
+    close_pair(closed);
+    assert_int_equal(close(ends[0]), 0);
+}
+
+/* A process that has the connection alone, behind a change of user or the end of a child, executes a program.
+ * That reads all of it, or nothing. */
+static void a_program_reads_all_of_a_connection_or_nothing(void **state) {
+    const bool changes_user = *(const bool *)*state;
+    if (changes_user && geteuid() != 0) {
+        skip();
+    }
+    int ends[2];
+    int out[2];
+    int changed[2];
+    int closed[2];
+    char sent[2 * half_bytes];
+    char got[2 * half_bytes];
+    send_first_half(ends, sent, false);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(changed, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(closed, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)alarm(10);
+        bool is_right = close(ends[0]) == 0 && dup2(out[1], STDOUT_FILENO) == 1;
+        if (changes_user) {
+            is_right = is_right && change_user();
+        } else {
+            be_killed();
+        }
+        is_right = is_right && write(changed[1], "!", 1) == 1 && read(closed[0], got, 1) == 1;
+        if (is_right && dup2(ends[1], 9) == 9 && (ends[1] == 9 || close(ends[1]) == 0)) {
+            (void)execlp("sh", "sh", "-c", "exec cat <&9", (char *)NULL);
+        }
+        _exit(127);
+    }
+    assert_int_equal(read(changed[0], got, 1), 1);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(out[1]), 0);
+    assert_int_equal(write(closed[1], "!", 1), 1);
+    if (send(ends[0], sent + half_bytes, half_bytes, MSG_NOSIGNAL) == half_bytes) {
+        (void)shutdown(ends[0], SHUT_WR);
+    }
+    size_t size = 0;
+    for (ssize_t more = 1; more > 0 && size < sizeof(got); size += (size_t)more) {
+        more = read(out[0], got + size, sizeof(got) - size);
+        assert_true(more >= 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 127);
+    assert_true(size == 0 || (size == sizeof(sent) && memcmp(got, sent, size) == 0));
+    assert_true(size != 0 || status != 0);
+    close_pair(changed);
+    close_pair(closed);
+    assert_int_equal(close(out[0]), 0);
     assert_int_equal(close(ends[0]), 0);
 }
 
@@ -2082,7 +2216,9 @@ int main(int count, char **words) {
         {fork_cat, false}, {fork_cat, true}, {spawn_cat, false}, {spawn_cat, true}};
     static struct giving_up giving_up[] = {{ChildReads, false},         {ChildReads, true},
                                            {ChildOfKilledReads, false}, {ChildOfKilledReads, true},
-                                           {ParentReads, false},        {ParentReads, true}};
+                                           {ParentReads, false},        {ParentReads, true},
+                                           {ParentPeeks, false},        {ParentPeeks, true},
+                                           {ChildOfGoneReads, false},   {ChildOfGoneReads, true}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_calls_moves_bytes),
         cmocka_unit_test(blocks_as_it_is_told),
@@ -2154,6 +2290,15 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[3]),
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[4]),
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[5]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[6]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[7]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[8]),
+        cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[9]),
+        cmocka_unit_test_prestate(a_connection_of_another_user_is_reset_as_in_tcp, &endings[0]),
+        cmocka_unit_test_prestate(a_connection_of_another_user_is_reset_as_in_tcp, &endings[1]),
+        cmocka_unit_test_prestate(a_connection_of_another_user_is_reset_as_in_tcp, &endings[2]),
+        cmocka_unit_test_prestate(a_program_reads_all_of_a_connection_or_nothing, &either[0]),
+        cmocka_unit_test_prestate(a_program_reads_all_of_a_connection_or_nothing, &either[1]),
         cmocka_unit_test(a_set_has_a_socket_exclusively),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
