@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "base/mutex.hpp"
 #include "base/small_mutex.hpp"
@@ -12,14 +13,19 @@
 
 namespace carry {
 
-// Forked processes share it. When a process is killed that has it, the next one gets it: each change of what
-// it guards becomes visible by one store.
+// Forked processes share it. When a process is killed that has it, the next one gets it, and may find what it
+// guards half changed.
 class SharedLock {
 public:
-    void begin() { pthread_mutex_init(&mutex_, &attributes()); }
+    void begin() {
+        pthread_mutex_init(&mutex_, &attributes());
+        lost_owner_ = false;
+    }
     void lock() { (void)is_taken(pthread_mutex_lock(&mutex_)); }
     [[nodiscard]] bool try_lock() { return is_taken(pthread_mutex_trylock(&mutex_)); }
     void unlock() { pthread_mutex_unlock(&mutex_); }
+    // Returns true once after that. The caller has the lock.
+    [[nodiscard]] bool has_lost_owner() { return std::exchange(lost_owner_, false); }
 
 private:
     [[nodiscard]] static const pthread_mutexattr_t &attributes() {
@@ -35,10 +41,12 @@ private:
     bool is_taken(int result) {
         if (result == EOWNERDEAD) {
             pthread_mutex_consistent(&mutex_);
+            lost_owner_ = true;
         }
         return result == 0 || result == EOWNERDEAD;
     }
     pthread_mutex_t mutex_;
+    bool lost_owner_;
 };
 
 // Holds a mutex of this process, and keeps handlers from running, which may use what it guards.

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/clock.hpp"
@@ -348,7 +349,12 @@ private:
     // Holds the lock of In. No other thread closes the number meanwhile, which descriptor() has chosen.
     class InSection {
     public:
-        InSection(const Socket &socket, int &fd) : section_{socket.locks().in} { fd = socket.descriptor(fd); }
+        InSection(Socket &socket, int &fd) : section_{socket.locks().in} {
+            fd = socket.descriptor(fd);
+            if (fd >= 0 && socket.locks().in.has_lost_owner()) [[unlikely]] {
+                socket.recover_in(fd);
+            }
+        }
 
     private:
         const Section section_;
@@ -480,6 +486,11 @@ private:
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
+    // Returns how many bytes programs have taken out of the kernel's socket.
+    [[nodiscard]] static std::optional<std::uint64_t> taken_from_kernel(int fd);
+    // A process was killed that had the lock.
+    void recover_in(int fd);
+    void recover_out();
     void keep(int error);
     [[nodiscard]] int take_error_of_receive();
     [[nodiscard]] bool fails_with_kept_error();

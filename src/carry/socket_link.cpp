@@ -4,6 +4,7 @@
 #include <linux/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -64,6 +65,61 @@ bool Socket::kernel_agrees(int fd) const {
         }
     }
     return false;
+}
+
+// The kernel counts the end of the peer's bytes as one.
+std::optional<std::uint64_t> Socket::taken_from_kernel(int fd) {
+    constexpr unsigned ends =
+        1U << 8 | 1U << 9 | 1U << 11;  // CLOSE_WAIT, LAST_ACK and CLOSING of <netinet/tcp.h>
+    for (int i = 0; i < 4; ++i) {
+        const auto before = info_of(fd);
+        const int unread = waiting_bytes(fd, SIOCINQ);
+        const auto after = info_of(fd);
+        if (before && after && unread >= 0 && before->tcpi_bytes_received == after->tcpi_bytes_received &&
+            before->tcpi_state == after->tcpi_state) {
+            return after->tcpi_bytes_received - static_cast<unsigned>(unread) -
+                   (ends >> after->tcpi_state & 1U);
+        }
+    }
+    return std::nullopt;
+}
+
+// That process may have taken bytes, out of the kernel's socket or out of the ring, which it has not counted,
+// or have counted some of the ring that are there still. The kernel knows how many; doorbells come before the
+// bytes of a turn in TCP.
+void Socket::recover_in(int fd) {
+    if (!is_linked() || is_mirrored()) {
+        return;
+    }
+    Direction &direction = from_peer();
+    direction.turns_read = in_.turn;
+    direction.taken = in_.taken.load();
+    const auto taken = taken_from_kernel(fd);
+    const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
+    if (!taken || *taken == counted) {
+        return;
+    }
+    const std::uint64_t bells = is_in_ring(in_.turn)
+                                    ? peers_doorbells()
+                                    : direction.turns[in_.turn % Direction::most_turns].doorbells.load();
+    const std::uint64_t uncounted = *taken - counted;
+    const std::uint64_t dropped =
+        *taken > counted && bells > in_.dropped ? std::min(uncounted, bells - in_.dropped) : 0;
+    if (is_in_ring(in_.turn) && *taken > counted && dropped != uncounted) {
+        give_up(fd);
+        return;
+    }
+    in_.dropped += dropped;
+    in_.count += uncounted - dropped;
+}
+
+// The ring has all that it put there.
+void Socket::recover_out() {
+    const std::uint64_t put = to_peer().put & ~Direction::refused;
+    if (!is_mirrored() && put - out_.put <= Direction::ring_bytes) {
+        out_.count += put - out_.put;
+        out_.put = put;
+    }
 }
 
 std::atomic<int> *Socket::delay(int option) {

@@ -57,6 +57,9 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
         if (fd < 0) {
             return not_begun;
         }
+        if (locks().out.has_lost_owner()) [[unlikely]] {
+            recover_out();
+        }
         if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
                 enter_ring(fd);
