@@ -149,10 +149,6 @@ bool QueuePair::open_again() {
 }
 
 [[gnu::hot]] int QueuePair::post_sends(ibv_send_wr *request, ibv_send_wr **bad, ChainPart when_bad) {
-    if (qp_base.qp_type == IBV_QPT_XRC_RECV) [[unlikely]] {
-        *bad = request;
-        return EINVAL;  // in every state
-    }
     int error = sender_.post(request, bad, when_bad == ChainPart::Nothing);
     if (error == Sender::window_change_due) [[unlikely]] {
         error = post_window_changes(bad, when_bad);

@@ -126,10 +126,10 @@ bool Sender::may_begin_to_hold() {
         return error;
     }
     const std::size_t posted = queue_.size() - before;
-    requests_.set_in_burst(may_wait);
     if (may_wait && hold()) {
         return error;  // the batch has copies of all
     }
+    requests_.set_in_burst(may_wait);
     transmit();
     batch_.keep();
     if (queue_.has_next()) [[unlikely]] {
@@ -222,7 +222,11 @@ bool Sender::may_begin_to_hold() {
         return ENOMEM;
     }
     SendRequest &pushed = queue_.push(request, bytes);
-    if (qp_.qp_type == IBV_QPT_XRC_SEND) [[unlikely]] {
+    if (is_xrc(qp_.qp_type)) [[unlikely]] {
+        if (qp_.qp_type == IBV_QPT_XRC_RECV) {
+            queue_.take_back(1);
+            return EINVAL;
+        }
         pushed.queue = request.qp_type.xrc.remote_srqn;
     }
     if (is_inline && (all_or_nothing || (is_large && !requests_.is_whole(bytes))) && !queue_.keep(pushed)) {
