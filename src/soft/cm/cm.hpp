@@ -43,12 +43,8 @@ namespace soft {
 
 class TlsReading;
 
-// An id of either kind. cm/tcp_id.hpp and cm/datagram_id.hpp have the kinds, and the states that follow
-// RouteResolved and Bound.
-//
-//     Idle ─► Bound ─► AddressResolved ─► RouteResolved ─► it connects
-//       │       └─► it listens
-//       └─► AddressResolved, without an address of its own
+// An id of either kind. cm/tcp_id.hpp and cm/datagram_id.hpp have the kinds. doc/ARCHITECTURE.md draws the
+// states.
 class CmId : public LibrdmacmId {
 public:
     // With a null channel the id is synchronous: it has a channel of its own, and calls wait for their

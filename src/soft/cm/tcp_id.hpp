@@ -2,13 +2,6 @@
 // soft/cm/tcp_id: an rdma_cm id of RDMA_PS_TCP. When it is made, it is not known whether it will listen or
 // have a peer. rdma_listen gives it a Listener; the other members are for an id with a peer.
 //
-//     it listens:   Bound ─► Listening
-//     it connects:  RouteResolved ─► Connecting ─┬──────────────┬─► Connected ─► Closed
-//                                                └─► Responded ─┘
-//     it is asked:  made with the request ─► Requested ─► Connecting ─► Connected ─► Closed
-//     it adopts a socket:  Adopting ─► Requested, or RouteResolved as the initiator
-// Each state except Listening becomes Closed after a failure or a rejection.
-//
 // The locks are those of cm.hpp.
 #pragma once
 

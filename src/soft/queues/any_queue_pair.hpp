@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// soft/queues/any_queue_pair: the functions of a queue pair of any type (connected: RC; datagram: UD) that
-// verbs calls, and the table of queue pairs by number.
+// soft/queues/any_queue_pair: the functions of a queue pair of any type (connected: RC, UC and XRC; datagram:
+// UD) that verbs calls, and the table of queue pairs by number.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,7 +26,7 @@ namespace soft {
 using wire::first_datagram_number;
 inline constexpr std::uint32_t lowest_port_of_number = 1024;
 
-// Types whose peer acknowledges requests, and those that have only one of the two queues.
+// Types that have only one of the two queues, and those whose peer acknowledges requests.
 [[nodiscard]] constexpr bool is_xrc(ibv_qp_type type) {
     return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV;
 }
