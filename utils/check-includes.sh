@@ -35,7 +35,14 @@ rstream:        stream librpma.h rdma
 carry:          registry
 carry_preload:  carry
 carry_device:   carry librpma.h
-cli:            registry soft/wire stream librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
+cli:            registry librpma.h softrdma.h
+cli/protocol:   cli
+cli/store:      cli cli/protocol librpma.h
+cli/transfer:   cli cli/protocol librpma.h
+cli/perf:       cli cli/protocol cli/store cli/transfer librpma.h
+cli/serve:      cli cli/protocol cli/store cli/transfer cli/perf stream librpma.h softrdma.h
+cli/peers:      cli cli/protocol cli/store cli/transfer registry soft/wire stream librpma.h softrdma.h
+cli/run:        cli
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '
 # soft/wire is pure: no I/O, no clock, no threads.

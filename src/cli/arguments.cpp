@@ -7,8 +7,6 @@
 #include <charconv>
 #include <utility>
 
-#include "cli/protocol/protocol.hpp"
-
 namespace cli {
 
 namespace {
@@ -79,6 +77,15 @@ std::string without_mark(std::string word) {
         word.pop_back();
     }
     return word;
+}
+
+bool is_name(std::string_view text) {
+    constexpr auto is_letter = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+               c == '_' || c == '-';
+    };
+    return !text.empty() && text.size() <= longest_name && text.front() != '.' &&
+           std::ranges::all_of(text, is_letter);
 }
 
 Outcome<Where> parse_where(std::string_view text) {

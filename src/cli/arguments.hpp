@@ -33,6 +33,14 @@ inline constexpr char bracket_mark = '\0';
 // Returns the word as it was.
 [[nodiscard]] std::string without_mark(std::string word);
 
+// The name of a content is a name of a folder in the server's store, so it has no slash, and begins with no
+// dot.
+inline constexpr std::size_t longest_name = 40;
+[[nodiscard]] bool is_name(std::string_view text);
+// Says what a name is, for people.
+inline constexpr std::string_view name_form =
+    "1 to 40 letters, digits, and . _ - with no dot at the beginning";
+
 // A content of a server.
 struct Where {
     Address address;

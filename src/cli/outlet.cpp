@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "base/log.hpp"
-#include "cli/perf/tcp_answers.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

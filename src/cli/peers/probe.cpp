@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/peers/probe: makes TCP connections, with deadlines.
+// cli/peers/probe: asks for a stream of rsockets, and reads what comes.
 #include "cli/peers/probe.hpp"
 
-#include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "cli/plain_tcp.hpp"
 #include "registry/known_listener.hpp"
 #include "soft/wire/ddp.hpp"
 #include "soft/wire/mpa.hpp"
@@ -36,56 +33,8 @@ constexpr milliseconds banner_time{250};
 constexpr milliseconds end_time{1000};
 constexpr std::size_t most_text = 60;
 
-bool wait_for(const base::Fd &fd, short events, Time until) {
-    while (true) {
-        const auto left = std::chrono::ceil<milliseconds>(until - base::Clock::now()).count();
-        pollfd one{.fd = fd.get(), .events = events, .revents = 0};
-        const int ready = poll(&one, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-        if (ready >= 0 || errno != EINTR) {
-            return ready > 0;
-        }
-    }
-}
-
 std::string first_line(std::span<const std::byte> bytes) {
     return printable(bytes.first(std::min(bytes.size(), most_text)), "\r\n");
-}
-
-// Connects to the first of the host's addresses that accepts, and returns that address.
-Outcome<base::Fd> connect(const Address &address, Time until, sockaddr_storage &peer, socklen_t &length) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo *first = nullptr;
-    if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &first);
-        error != 0) {
-        return failed(Exit::Unreachable, "{}: unknown host: {}", address.host, gai_strerror(error));
-    }
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner{first, freeaddrinfo};
-    int error = 0;
-    for (const addrinfo *one = first; one != nullptr; one = one->ai_next) {
-        base::Fd fd{::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-        socklen_t size = sizeof(error);
-        error = !fd || ::connect(fd.get(), one->ai_addr, one->ai_addrlen) != 0 ? errno : 0;
-        if (error == EINPROGRESS) {
-            error = ETIMEDOUT;
-            if (wait_for(fd, POLLOUT, until)) {
-                (void)getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-            }
-        }
-        if (error == 0) {
-            std::copy_n(reinterpret_cast<const std::byte *>(one->ai_addr), one->ai_addrlen,
-                        reinterpret_cast<std::byte *>(&peer));
-            length = one->ai_addrlen;
-            return fd;
-        }
-    }
-    return failed(Exit::Unreachable, "{}: {}", address.text(),
-                  error == ECONNREFUSED ? "no program listens there in TCP (expected the port of a server)"
-                                        : errno_text(error));
-}
-
-bool send_all(const base::Fd &fd, std::span<const std::byte> bytes) {
-    return send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
 // Sends the request, with memory that the peer could write to; such bytes are read and dropped.
@@ -126,7 +75,7 @@ void end(const base::Fd &fd, bool crc) {
     (void)shutdown(fd.get(), SHUT_WR);
     const Time until = base::Clock::now() + end_time;
     std::array<std::byte, 4096> dropped{};
-    while (wait_for(fd, POLLIN, until) && recv(fd.get(), dropped.data(), dropped.size(), 0) > 0) {
+    while (wait_until_ready(fd, POLLIN, until) && recv(fd.get(), dropped.data(), dropped.size(), 0) > 0) {
     }
 }
 
@@ -135,7 +84,7 @@ void end(const base::Fd &fd, bool crc) {
 std::span<const std::byte> read_answer(const base::Fd &fd, std::span<std::byte> room, Time until,
                                        bool &has_closed) {
     std::size_t size = 0;
-    while (size < room.size() && wait_for(fd, POLLIN, until)) {
+    while (size < room.size() && wait_until_ready(fd, POLLIN, until)) {
         const ssize_t got = recv(fd.get(), room.data() + size, room.size() - size, 0);
         if (got <= 0) {
             has_closed = true;
@@ -179,61 +128,15 @@ void take_reply(const base::Fd &fd, const wire::MpaFrame &reply, Probed &probed)
     probed.version = is_another_version ? static_cast<int>(reply.private_data.front()) : 0;
 }
 
-// Returns the text behind its length, which takes so many bytes.
-std::string sized(unsigned bytes, std::string_view text) {
-    std::string all;
-    for (unsigned left = bytes; left-- > 0;) {
-        all += static_cast<char>(text.size() >> (8 * left));
-    }
-    return all.append(text);
-}
-
-// Returns the beginning of a handshake of TLS 1.3 (RFC 8446 section 4.1.2). No server takes it to its end,
-// because this client has no key for what follows.
-std::string client_hello() {
-    using namespace std::string_literals;
-    const std::string any(32, 'r');
-    const std::string x25519 = "\x00\x1D"s;
-    const std::string extensions = "\x00\x2B"s + sized(2, "\x02\x03\x04") +                // version 1.3
-                                   "\x00\x0A"s + sized(2, sized(2, x25519)) +              // the groups
-                                   "\x00\x0D"s + sized(2, sized(2, "\x08\x04\x04\x03")) +  // the signatures
-                                   "\x00\x33"s + sized(2, sized(2, x25519 + sized(2, any)));
-    const std::string hello = "\x03\x03" + any + sized(1, "") + sized(2, "\x13\x01\x13\x02\x13\x03") +
-                              sized(1, "\x00"s) + sized(2, extensions);
-    return "\x16\x03\x01" + sized(2, "\x01" + sized(3, hello));
-}
-
-// Returns whether the bytes begin as an alert or a handshake of TLS does (RFC 8446 section 5.1).
-bool is_tls(std::span<const std::byte> bytes) {
-    return bytes.size() >= 3 && (bytes[0] == std::byte{21} || bytes[0] == std::byte{22}) &&
-           bytes[1] == std::byte{3} && bytes[2] <= std::byte{4};
-}
-
 }  // namespace
-
-bool speaks_tls(const Address &address, milliseconds timeout) {
-    sockaddr_storage peer{};
-    socklen_t length = 0;
-    const auto fd = connect(address, base::Clock::now() + timeout, peer, length);
-    const std::string hello = client_hello();
-    std::array<std::byte, 5> room{};
-    if (!fd || !send_all(*fd, std::as_bytes(std::span{hello})) ||
-        !wait_for(*fd, POLLIN, base::Clock::now() + timeout)) {
-        return false;
-    }
-    const ssize_t got = recv(fd->get(), room.data(), room.size(), 0);
-    return got > 0 && is_tls(std::span{room}.first(static_cast<std::size_t>(got)));
-}
 
 Outcome<Probed> probe(const Address &address, const ProbeOptions &options) {
     Probed probed;
-    sockaddr_storage peer{};
-    socklen_t length = 0;
-    const base::Fd fd = TRY(connect(address, base::Clock::now() + options.timeout, peer, length));
-    probed.address = peer;
-    probed.is_listed = registry::is_known_listener(peer);
+    const base::Fd fd = TRY(connect_tcp(address, base::Clock::now() + options.timeout, probed.address));
+    probed.is_listed = registry::is_known_listener(probed.address);
     std::array<std::byte, wire::mpa_max_frame_bytes> room{};
-    if (!options.at_once && !probed.is_listed && wait_for(fd, POLLIN, base::Clock::now() + banner_time)) {
+    if (!options.at_once && !probed.is_listed &&
+        wait_until_ready(fd, POLLIN, base::Clock::now() + banner_time)) {
         const ssize_t got = recv(fd.get(), room.data(), room.size(), 0);
         probed.peer = got > 0 ? Probed::Peer::SpeaksFirst : Probed::Peer::Closes;
         probed.text = first_line(std::span{room}.first(got > 0 ? static_cast<std::size_t>(got) : 0));

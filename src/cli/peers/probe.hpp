@@ -53,9 +53,6 @@ struct Probed {
     bool is_ours = false;  // this project's library, and not librdmacm's
 };
 
-// Returns whether a server speaks TLS. It makes a connection of its own.
-[[nodiscard]] bool speaks_tls(const Address &address, std::chrono::milliseconds timeout);
-
 // Probes a port. Blocks for at most four times the timeout and 1.25 seconds. Fails with Exit::Unreachable
 // when there is no such host, when no program listens, or when the host does not answer.
 [[nodiscard]] Outcome<Probed> probe(const Address &address, const ProbeOptions &options);

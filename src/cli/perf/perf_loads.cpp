@@ -7,7 +7,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/perf/perf_report.hpp"
-#include "cli/perf/tcp_answers.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace cli {
 

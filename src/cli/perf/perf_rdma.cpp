@@ -8,7 +8,7 @@
 
 #include "base/address.hpp"
 #include "cli/log.hpp"
-#include "cli/perf/tcp_answers.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace cli {
 

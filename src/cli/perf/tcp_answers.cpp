@@ -5,17 +5,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <system_error>
-#include <utility>
 
 #include "base/address.hpp"
 #include "base/cursor.hpp"
+#include "cli/protocol/protocol.hpp"
 
 namespace cli {
 
@@ -57,31 +55,6 @@ std::uint64_t RequestStream::take(std::span<const std::byte> bytes) {
         ended += left_ == 0 && wants_answer_ ? 1 : 0;
     }
     return ended;
-}
-
-StopEvent::StopEvent() : fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)} {}
-
-void StopEvent::stop() {
-    stopped_.store(true, std::memory_order_relaxed);
-    (void)eventfd_write(fd_.get(), 1);
-}
-
-bool StopEvent::wait(int fd, short events) const {
-    std::array<pollfd, 2> waiting{pollfd{fd, events, 0}, pollfd{fd_.get(), POLLIN, 0}};
-    while (poll(waiting.data(), waiting.size(), -1) < 0) {
-        if (errno != EINTR) {
-            return false;
-        }
-    }
-    return waiting[1].revents == 0;
-}
-
-Outcome<std::thread> start_thread(std::function<void()> run) {
-    try {
-        return std::thread{std::move(run)};
-    } catch (const std::system_error &error) {
-        return failed("cannot start a thread: {}", errno_text(error.code().value()));
-    }
 }
 
 Outcome<std::unique_ptr<TcpAnswers>> TcpAnswers::listen(const sockaddr_storage &local,

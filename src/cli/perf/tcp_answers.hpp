@@ -12,13 +12,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <thread>
 
 #include "base/fd.hpp"
 #include "cli/failure.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 
@@ -30,8 +30,6 @@ struct TcpSizes {
     std::uint32_t request;
     std::uint32_t answer;
 };
-
-inline constexpr std::uint32_t largest_message = std::uint32_t{64} << 20;
 
 [[nodiscard]] TcpHeader encode_tcp_header(const TcpSizes &sizes);
 [[nodiscard]] Outcome<TcpSizes> decode_tcp_header(std::span<const std::byte, sizeof(TcpHeader)> bytes);
@@ -48,26 +46,6 @@ private:
     std::uint32_t left_ = 0;  // bytes of the request that is arriving
     bool wants_answer_ = false;
 };
-
-// An event that any thread sets once, and that wakes a thread in poll(2).
-class StopEvent {
-public:
-    StopEvent();
-    explicit operator bool() const { return static_cast<bool>(fd_); }
-    void stop();
-    // A thread that always finds something to do asks this at intervals.
-    [[nodiscard]] bool is_stopped() const { return stopped_.load(std::memory_order_relaxed); }
-    // Waits until the descriptor is readable (or, if `events` says so, writable), and returns true; returns
-    // false after stop().
-    [[nodiscard]] bool wait(int fd, short events) const;
-
-private:
-    std::atomic<bool> stopped_{false};  // relaxed: it publishes nothing else
-    base::Fd fd_;
-};
-
-// Starts a thread. Fails when there are no resources for one, and the server continues.
-[[nodiscard]] Outcome<std::thread> start_thread(std::function<void()> run);
 
 // Serves one connection of one client, on a port and in a thread of its own. It ends with the connection or
 // the object.

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "base/cursor.hpp"
-#include "cli/arguments.hpp"
 
 namespace cli {
 
@@ -57,15 +56,6 @@ const char *durability_text(Durability durability) {
             break;
     }
     return "not durable";
-}
-
-bool is_name(std::string_view text) {
-    constexpr auto is_letter = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-               c == '_' || c == '-';
-    };
-    return !text.empty() && text.size() <= longest_name && text.front() != '.' &&
-           std::ranges::all_of(text, is_letter);
 }
 
 HelloBytes encode_hello(const Hello &hello) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/arguments.hpp"
 #include "cli/failure.hpp"
 #include "cli/protocol/tag.hpp"
 
@@ -43,16 +44,9 @@ enum class Durability : std::uint8_t { None = 0, PageCache = 1, Dax = 2 };
 // which every version knows.
 inline constexpr std::uint16_t protocol_version = 4;
 
-// The name of a content is a name of a folder in the server's store, so it has no slash, and begins with no
-// dot.
-inline constexpr std::size_t longest_name = 40;
-inline constexpr std::string_view default_name = "default";
-[[nodiscard]] bool is_name(std::string_view text);
-// Says what a name is, for people.
-inline constexpr std::string_view name_form =
-    "1 to 40 letters, digits, and . _ - with no dot at the beginning";
-
+inline constexpr std::string_view default_name = "default";                // of a content
 inline constexpr std::uint64_t largest_capacity = std::uint64_t{1} << 46;  // bytes of a content
+inline constexpr std::uint32_t largest_message = std::uint32_t{64} << 20;  // bytes of a client that measures
 
 // A committed content.
 struct Content {

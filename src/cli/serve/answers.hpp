@@ -17,9 +17,9 @@
 
 #include "base/mutex.hpp"
 #include "cli/peer.hpp"
-#include "cli/perf/tcp_answers.hpp"
 #include "cli/protocol/protocol.hpp"
 #include "cli/store/upload.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "cli/perf/tcp_answers.hpp"
 #include "cli/serve/metrics.hpp"
+#include "cli/thread.hpp"
 #include "cli/transfer/changes.hpp"
 #include "cli/transfer/session.hpp"
 #include "cli/transfer/transfer.hpp"

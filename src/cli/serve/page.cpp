@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/perf/tcp_answers.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

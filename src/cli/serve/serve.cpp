@@ -31,12 +31,12 @@
 #include "cli/checksum.hpp"
 #include "cli/commands.hpp"
 #include "cli/log.hpp"
-#include "cli/perf/tcp_answers.hpp"
 #include "cli/report.hpp"
 #include "cli/serve/follower.hpp"
 #include "cli/serve/listen_addresses.hpp"
 #include "cli/serve/server.hpp"
 #include "cli/store/store.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

@@ -13,7 +13,7 @@
 
 #include "cli/checksum.hpp"
 #include "cli/mapping.hpp"
-#include "cli/perf/tcp_answers.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

@@ -23,9 +23,9 @@
 #include "cli/checksum.hpp"
 #include "cli/log.hpp"
 #include "cli/pace.hpp"
-#include "cli/perf/tcp_answers.hpp"
 #include "cli/store/store_files.hpp"
 #include "cli/store/store_upload.hpp"
+#include "cli/thread.hpp"
 #include "cli/write_all.hpp"
 
 namespace cli {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/mutex.hpp"
-#include "cli/perf/tcp_answers.hpp"
 #include "cli/report.hpp"
+#include "cli/thread.hpp"
 
 namespace cli {
 

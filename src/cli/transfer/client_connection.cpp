@@ -11,7 +11,7 @@
 
 #include "base/tls.hpp"
 #include "cli/log.hpp"
-#include "cli/peers/probe.hpp"
+#include "cli/plain_tcp.hpp"
 
 namespace cli {
 

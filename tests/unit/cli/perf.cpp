@@ -6,6 +6,8 @@
 #include "bytes.hpp"
 #include "cli/perf/perf_loads.hpp"
 #include "cli/perf/tcp_answers.hpp"
+#include "cli/protocol/protocol.hpp"
+#include "cli/thread.hpp"
 
 // threadless.hpp comes last, because it has macros with everyday names.
 #include "../base/threadless.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/store/check: `rpma check --store` reads the contents of a store, also while it is served, and says
+// cli/peers/check: `rpma check --store` reads the contents of a store, also while it is served, and says
 // which are good. check_peer has the other uses of `rpma check`.
 #include <fcntl.h>
 #include <unistd.h>
