@@ -260,7 +260,7 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
         owner_->connection_established();
     }
     if (given_up) {
-        end(ending_of(EndReason::GivenUp));
+        end(ending_of({.by = EndReason::GivenUp}));
     }
     group_->let_rest(*this);
 }

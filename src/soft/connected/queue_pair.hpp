@@ -166,7 +166,7 @@ private:
     void give_up() EXCLUDES(group_->mutex());
     void disconnect() EXCLUDES(group_->mutex());
     void end_here() REQUIRES(group_->mutex());
-    void end(const Broken &broken) REQUIRES(group_->mutex());
+    void end(Broken broken) REQUIRES(group_->mutex());
     void end(const Ending &how, ConnectionEvent event = ConnectionEvent::Breaks) REQUIRES(group_->mutex());
     void lose_link(const Ending &how) REQUIRES(group_->mutex());
     [[nodiscard]] EndReason how_peer_closed() const REQUIRES(group_->mutex());

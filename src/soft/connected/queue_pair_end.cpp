@@ -11,30 +11,17 @@
 
 namespace soft {
 
-namespace {
-
-// Returns whether only the bytes of the peer have ended, or the network failed. A queue pair without
-// acknowledgements learns of nothing else either.
-bool is_of_link(Broken::By by, bool reliable) {
-    return by == Broken::By::End || by == Broken::By::Link || by == Broken::By::Silence ||
-           (by == Broken::By::Terminate && !reliable);
-}
-
-}  // namespace
-
-void QueuePair::end(const Broken &broken) {
-    if (broken.by == Broken::By::Violation || broken.by == Broken::By::NotDurable) {
+void QueuePair::end(Broken broken) {
+    if (broken.by == EndReason::Closed) {
+        // A thread that sends may have found the cause earlier.
+        broken = sender_.broken().value_or(Broken{.by = how_peer_closed()});
+    }
+    if (broken.by == EndReason::Violation || broken.by == EndReason::NotDurable) {
         last_words_ = sender_.last_words(broken);
     }
-    Ending how = ending_of(broken, how_peer_closed());
-    bool only_link = is_of_link(broken.by, is_reliable());
-    if (broken.by == Broken::By::End) {
-        // A thread that sends may have found the cause earlier.
-        if (const auto cause = sender_.broken()) {
-            how = ending_of(*cause, EndReason::Closed);
-            only_link = is_of_link(cause->by, is_reliable());
-        }
-    }
+    const Ending how = ending_of(broken);
+    // A queue pair without acknowledgements learns of no other end of the peer either.
+    const bool only_link = how.is_of_link || (broken.by == EndReason::Terminated && !is_reliable());
     if (only_link && by_number_.load(std::memory_order_relaxed)) {
         lose_link(how);
     } else {
@@ -189,7 +176,7 @@ void QueuePair::disconnect() {
 void QueuePair::end_here() {
     if (connected()) {
         sender_.send_held();
-        end(ending_of(EndReason::DisconnectedHere), ConnectionEvent::Disconnects);
+        end(ending_of({.by = EndReason::DisconnectedHere}), ConnectionEvent::Disconnects);
     }
 }
 

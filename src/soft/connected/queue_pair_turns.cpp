@@ -29,7 +29,7 @@ namespace soft {
     if (turn.broken) {
         // The receiver finds a failure of the link itself, behind the bytes that came before it: the peer may
         // have been told that their operations are done.
-        if (const auto broken = sender_.broken(); broken && broken->by != Broken::By::Link) {
+        if (const auto broken = sender_.broken(); broken && broken->by != EndReason::Link) {
             end(*broken);
             return;
         }
@@ -149,7 +149,7 @@ void QueuePair::flush_is_done() {
         return;
     }
     if (error != 0) {
-        end(Broken{.by = Broken::By::NotDurable});
+        end(Broken{.by = EndReason::NotDurable});
     } else {
         sender_.answered(*request);
     }

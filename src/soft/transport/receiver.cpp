@@ -50,12 +50,12 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 [[gnu::hot]] Outcome<> Receiver::receive() {
     serves();
     if (state() == ConnectionState::SendsOnly) {
-        return link_->discard() ? broken_by(Broken::By::End) : Outcome<>{};
+        return link_->discard() ? broken_by(EndReason::Closed) : Outcome<>{};
     }
     if (!incoming_.has_buffer()) {
         incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
         if (!incoming_.has_buffer()) {
-            return broken_by(Broken::By::NoMemory);
+            return broken_by(EndReason::NoMemory);
         }
     }
     for (int round = 0; round < rounds_in_a_turn && !parked() && is_read(state()); ++round) {
@@ -97,7 +97,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
             const Outcome<bool> goes_on = or_broken(std::unexpected{got.error()});
             return goes_on ? Outcome<Link::Received>{} : std::unexpected{goes_on.error()};
         } catch (const std::bad_alloc &) {
-            return broken_by(Broken::By::NoMemory);
+            return broken_by(EndReason::NoMemory);
         }
     }
     return incoming_.fill(*link_);
@@ -108,7 +108,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     try {
         parsed = parse_all();
     } catch (const std::bad_alloc &) {
-        parsed = broken_by(Broken::By::NoMemory);
+        parsed = broken_by(EndReason::NoMemory);
     }
     parts_.access.let_go();
     return parsed;
@@ -152,7 +152,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 [[gnu::hot]] Outcome<bool> Receiver::begin_segment() {
     const wire::Decoded<bool> decoded = incoming_.decode();
     if (!decoded) {
-        Broken broken{.by = Broken::By::Violation, .violation = decoded.error()};
+        Broken broken{.by = EndReason::Violation, .violation = decoded.error()};
         const auto header = incoming_.refused_header();
         std::ranges::copy(header, broken.header.begin());
         broken.header_bytes = header.size();
@@ -217,7 +217,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 }
 
 Broken Receiver::violation(const Refusal &refusal) const {
-    Broken broken{.by = Broken::By::Violation, .violation = refusal.violation};
+    Broken broken{.by = EndReason::Violation, .violation = refusal.violation};
     if (refusal.of != Refusal::Of::KeptMessage) {
         broken.header_bytes = wire::encode_header(incoming_.segment(), broken.header);
     }
@@ -282,7 +282,7 @@ Outcome<bool> Receiver::terminated(std::span<const std::byte> body) const {
     }
     BASE_LOG_PEER(Warning, "%s ends the connection: %s (TERMINATE: layer %u, type %u, code %u)",
                   parts_.access.text().c_str(), wire::meaning_of(*code), code->layer, code->type, code->code);
-    return std::unexpected{Broken{.by = Broken::By::Terminate, .oldest = status_of(*code)}};
+    return std::unexpected{Broken{.by = EndReason::Terminated, .oldest = status_of(*code)}};
 }
 
 }  // namespace soft

@@ -58,7 +58,7 @@ void Receiver::stall() {
 // too.
 Outcome<> Receiver::stream_ended() {
     if (!parts_.inbox.keeps_whole() || state() == ConnectionState::SendsOnly) {
-        return broken_by(Broken::By::End);
+        return broken_by(EndReason::Closed);
     }
     if (is_read(state())) {
         stall();
@@ -91,7 +91,7 @@ Outcome<> Receiver::receives_posted() {
             return std::unexpected{delivered.error()};
         }
     } catch (const std::bad_alloc &) {
-        return broken_by(Broken::By::NoMemory);  // the line of a queue of XRC may have to grow
+        return broken_by(EndReason::NoMemory);  // the line of a queue of XRC may have to grow
     }
     if (!awaits_receive(state())) {
         if (take_news()) {
@@ -124,7 +124,7 @@ Outcome<> Receiver::go_on() {
 
 Outcome<> Receiver::expire() {
     if (state() == ConnectionState::PeerClosed) {
-        return broken_by(Broken::By::End);
+        return broken_by(EndReason::Closed);
     }
     // When this process or its thread did not run for a while, the link may have bytes that the peer sent in
     // time.
@@ -135,7 +135,7 @@ Outcome<> Receiver::expire() {
     }
     const bool ours_to_go_on = awaits_receive(state()) || parked();
     if (state() == ConnectionState::AwaitsPromised || (!ours_to_go_on && pace_.is_late(peers_position()))) {
-        return broken_by(Broken::By::Silence);
+        return broken_by(EndReason::Silence);
     }
     pace_.forget();
     answer_and_watch();

@@ -445,7 +445,7 @@ std::optional<Broken> Sender::broken() {
 
 void Sender::fail(int error) {
     const base::Lock lock{mutex_};
-    break_link({.by = Broken::By::Link, .error = error});
+    break_link({.by = EndReason::Link, .error = error});
 }
 
 [[gnu::hot]] void Sender::wait_for_completions() const {

@@ -167,7 +167,7 @@ public:
 private:
     enum class State : std::uint8_t { Idle, Open, Ended };
     struct Cause {
-        Broken::By by;
+        EndReason by;
         int error = 0;  // Link: an errno value
     };
 
@@ -198,7 +198,7 @@ private:
     void acknowledge() REQUIRES(mutex_);
     [[nodiscard]] bool copy_out(std::vector<std::byte> &words) REQUIRES(mutex_);
     [[nodiscard]] bool add_segment(bool of_answers) REQUIRES(mutex_);
-    [[nodiscard]] static Broken::By reason_of(Added added);
+    [[nodiscard]] static EndReason reason_of(Added added);
     void after_retiring() REQUIRES(mutex_) {
         if (queue_.overrun() || queue_.all_sent()) [[unlikely]] {
             end_of_queue();

@@ -17,10 +17,10 @@ constexpr std::uint32_t ready_to_receive_stag = 1;             // no key is chec
 
 }  // namespace
 
-Broken::By Sender::reason_of(Added added) {
-    return added == Added::NotAllowed   ? Broken::By::AccessLost
-           : added == Added::MemoryGone ? Broken::By::MemoryGone
-                                        : Broken::By::RequestFailed;
+EndReason Sender::reason_of(Added added) {
+    return added == Added::NotAllowed   ? EndReason::AccessLost
+           : added == Added::MemoryGone ? EndReason::MemoryGone
+                                        : EndReason::RequestFailed;
 }
 
 void Sender::drop_batch() {
@@ -75,7 +75,7 @@ void Sender::drop_batch() {
     if (!sent) {
         // link.hpp: EFAULT tells that the memory is gone, another value that the link has failed.
         const int error = sent.error().number;
-        break_link(error == EFAULT ? Cause{Broken::By::MemoryGone} : Cause{Broken::By::Link, error});
+        break_link(error == EFAULT ? Cause{EndReason::MemoryGone} : Cause{EndReason::Link, error});
         return false;
     }
     if (!batch_.empty()) {
@@ -118,7 +118,7 @@ void Sender::drop_batch() {
                 return;
             }
         } else if (!responses_.pin_again()) {
-            break_link({Broken::By::AccessLost});
+            break_link({EndReason::AccessLost});
             return;
         }
         if (!batch_.empty() && !send_batch(bytes)) {
@@ -135,7 +135,7 @@ void Sender::drop_batch() {
 
 [[gnu::noinline]] void Sender::end_of_queue() {
     if (queue_.overrun()) {
-        break_link({Broken::By::Overrun});
+        break_link({EndReason::Overrun});
     } else {
         may_transmit_ = !batch_.empty();  // no request leaves that was posted later
         want_writable(true);              // the thread that serves the group ends the connection
@@ -160,7 +160,7 @@ std::vector<std::byte> Sender::last_words(const Broken &broken) {
              responses_.has_next() && responses_.add_next() == Added::Yes);
     batch_.clear();  // an answer that failed may have left its header
     responses_.batch_was_cleared();
-    if (broken.by == Broken::By::NotDurable) {
+    if (broken.by == EndReason::NotDurable) {
         requests_.add_last_flushes();
     } else {
         std::array<std::byte, wire::terminate_max_bytes> body;
@@ -198,7 +198,7 @@ bool Sender::copy_out(std::vector<std::byte> &words) {
 // Applies an injected fault: the network seems to have failed, but the peer still gets the bytes that the
 // link has.
 [[gnu::noinline]] void Sender::cut_link() {
-    broken_ = {Broken::By::Cut};
+    broken_ = {EndReason::Cut};
     link_->finish();
     set_interest({.readable = true, .writable = true});
 }
