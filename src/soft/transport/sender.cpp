@@ -121,7 +121,7 @@ bool Sender::may_begin_to_hold() {
             break;
         }
     }
-    if (state_ != State::Open) {
+    if (qp_.state != IBV_QPS_RTS) {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
         return error;
     }
@@ -154,7 +154,7 @@ bool Sender::may_begin_to_hold() {
 [[gnu::hot, gnu::always_inline]] inline int Sender::check(const ibv_send_wr &request,
                                                           std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
-    if (state_ == State::Idle || static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
+    if (qp_.state < IBV_QPS_RTS || static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
         return EINVAL;  // a negative number is a large one here
     }
     bytes = total_bytes(request);
@@ -241,7 +241,7 @@ bool Sender::may_begin_to_hold() {
 
 int Sender::would_take(const ibv_send_wr *chain, bool &open) const {
     const base::Lock lock{mutex_};
-    open = state_ == State::Open;
+    open = qp_.state == IBV_QPS_RTS;
     std::size_t count = 0;
     for (; chain != nullptr; chain = chain->next) {
         std::uint64_t bytes = 0;
@@ -256,15 +256,15 @@ int Sender::would_take(const ibv_send_wr *chain, bool &open) const {
 
 int Sender::post_done(const ibv_send_wr &request) {
     const base::Lock lock{mutex_};
-    if (state_ == State::Idle || queue_.full()) {
-        return state_ == State::Idle ? EINVAL : ENOMEM;
+    if (qp_.state < IBV_QPS_RTS || queue_.full()) {
+        return qp_.state < IBV_QPS_RTS ? EINVAL : ENOMEM;
     }
     ibv_send_wr done{};
     done.wr_id = request.wr_id;
     done.opcode = request.opcode;
     done.send_flags = request.send_flags & ~unsigned{IBV_SEND_INLINE};
     queue_.push(done, 0);
-    if (state_ == State::Open) {
+    if (qp_.state == IBV_QPS_RTS) {
         transmit();
     } else {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
@@ -308,7 +308,6 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
                      std::memory_order_release);
     if (!parameters.by_number) {
         qp_.state = IBV_QPS_RTS;
-        state_ = State::Open;
     }
     if (const RequestFaults *const faults = requests_.faults()) {
         group_.change(source_, faults->timer(), {}, {.readable = true});
@@ -329,7 +328,6 @@ void Sender::allow() {
 void Sender::give_up(ibv_wc_status oldest) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_ERR;
-    state_ = State::Ended;
     base::set_shared(has_no_link_, false);
     queue_.flush(oldest);
 }
@@ -342,7 +340,6 @@ void Sender::set_state(ibv_qp_state state) {
 void Sender::open(std::uint16_t most_awaiting) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_RTS;
-    state_ = State::Open;
     parameters_.ord = most_awaiting;
     requests_.set_most_awaiting(most_awaiting);
     base::set_shared(peer_operations_, soft_operations, std::memory_order_release);
@@ -358,12 +355,12 @@ void Sender::lose_link(bool drops) {
     link_ = nullptr;
     may_transmit_ = full_ = false;
     drop_batch();
-    base::set_shared(has_no_link_, state_ == State::Open);
+    base::set_shared(has_no_link_, qp_.state == IBV_QPS_RTS);
 }
 
 bool Sender::waits_for_link() const {
     const base::Lock lock{mutex_};
-    return state_ == State::Open && link_ == nullptr && !queue_.empty();
+    return qp_.state == IBV_QPS_RTS && link_ == nullptr && !queue_.empty();
 }
 
 void Sender::drop_requests() {
@@ -374,7 +371,6 @@ void Sender::drop_requests() {
 void Sender::reset() {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_RESET;
-    state_ = State::Idle;
     parameters_ = {};
     may_transmit_ = false;
     broken_.reset();
@@ -385,7 +381,6 @@ void Sender::reset() {
 
 void Sender::end(ibv_wc_status oldest, bool reads_on) {
     const base::Lock lock{mutex_};
-    state_ = State::Ended;
     qp_.state = IBV_QPS_ERR;
     may_transmit_ = false;
     drop_batch();
