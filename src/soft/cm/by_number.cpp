@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -295,18 +294,12 @@ void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply)
         return;
     }
     const bool crc = reply.crc || crc_wanted(*tls_of_new_ids());
-    std::unique_ptr<Link> link = handshake.take_link();
-    if (const auto meeting = std::move(meeting_); reply.same_host && meeting) {
-        auto rings = meeting->join();
-        if (!rings) {
-            BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
-                          tcp::text_of(path_.there).c_str(), std::strerror(rings.error().number));
-            attempt_failed(Answer::None);
-            return;
-        }
-        link = through_memory(*std::move(rings), std::move(link));
+    auto link = link_behind_reply(handshake.take_link(), path_.there, std::move(meeting_), reply);
+    if (!link) {
+        attempt_failed(Answer::None);
+        return;
     }
-    queue_pair_.start(std::move(link), path_.there, parameters(true, crc), nullptr);
+    queue_pair_.start(*std::move(link), path_.there, parameters(true, crc), nullptr);
     attempt_.reset();
 }
 
@@ -344,25 +337,14 @@ void ByNumber::answer(Handshake &handshake, const wire::MpaFrame &request) {
     std::unique_ptr<Link> link = handshake.take_link();
     const tcp::Address &peer = handshake.peer();
     const bool crc = request.crc || crc_wanted(*tls_of_new_ids());
-    auto rings = request.same_host ? meet(tcp::local_address(link->descriptor()), peer, secrets_of(*link),
-                                          *queue_pair_.group())
-                                   : std::nullopt;
-    const wire::MpaFrame reply{.role = wire::MpaRole::Reply,
-                               .revision = request.revision,
-                               .crc = crc,
+    const wire::MpaFrame reply{.crc = crc,
                                .soft_operations = true,
-                               .same_host = rings.has_value(),
                                .peer_to_peer = true,
                                .rtr_write = true,
                                .ird = limits::max_rd_atomic,
                                .ord = limits::max_rd_atomic};
-    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
-    if (!link->send_all(std::span{bytes}.first(size))) {
+    if (!send_reply(link, peer, request, reply, *queue_pair_.group())) {
         return;  // the peer has gone
-    }
-    if (rings) {
-        link = through_memory(*std::move(rings), std::move(link));
     }
     queue_pair_.start(std::move(link), peer, parameters(false, crc), nullptr);
 }

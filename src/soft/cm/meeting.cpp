@@ -332,10 +332,50 @@ std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &th
     return std::move(*rings);
 }
 
+namespace {
+
+// Returns a link through memory for an end that has met its peer on the link `met_on`. TLS is over then: its
+// bytes would protect nothing from the two processes, and no other process has the memory.
 std::unique_ptr<Link> through_memory(SharedRings rings, std::unique_ptr<Link> met_on) {
     TlsLink *const secure = met_on->tls();
     std::unique_ptr<Link> below = secure != nullptr ? secure->take_below() : std::move(met_on);
     return std::make_unique<MemoryLink>(std::move(rings), std::move(below), secure != nullptr);
+}
+
+}  // namespace
+
+base::Result<void> send_reply(std::unique_ptr<Link> &link, const tcp::Address &peer,
+                              const wire::MpaFrame &request, wire::MpaFrame reply, Group &group) {
+    auto rings = request.same_host
+                     ? meet(tcp::local_address(link->descriptor()), peer, secrets_of(*link), group)
+                     : std::nullopt;
+    reply.role = wire::MpaRole::Reply;
+    reply.revision = request.revision;
+    reply.same_host = rings.has_value();
+    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
+    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
+    if (const auto sent = link->send_all(std::span{bytes}.first(size)); !sent) {
+        return sent;
+    }
+    if (rings) {
+        link = through_memory(*std::move(rings), std::move(link));
+    }
+    return {};
+}
+
+base::Result<std::unique_ptr<Link>> link_behind_reply(std::unique_ptr<Link> link, const tcp::Address &peer,
+                                                      std::unique_ptr<Meeting> meeting,
+                                                      const wire::MpaFrame &reply) {
+    if (!reply.same_host || !meeting) {
+        return link;
+    }
+    auto rings = meeting->join();
+    if (!rings) {
+        BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s", tcp::text_of(peer).c_str(),
+                      base::error_text(rings.error().number));
+        return std::unexpected{rings.error()};
+    }
+    return through_memory(*std::move(rings), std::move(link));
 }
 
 }  // namespace soft

@@ -38,6 +38,7 @@
 #include "soft/link/shared_rings.hpp"
 #include "soft/progress/progress.hpp"
 #include "soft/tls/tls_link.hpp"
+#include "soft/wire/mpa.hpp"
 
 namespace soft {
 
@@ -64,8 +65,7 @@ public:
     // Is called before the request leaves, for a connection that `group` will serve. Returns whether the
     // request may offer the meeting.
     [[nodiscard]] bool offer(const SecretFor &secret, Group &group);
-    // Is called when the reply says that the peer has come. Fails with ECONNRESET when the peer is not there,
-    // or with EMFILE, ENFILE, ENOMEM or EPROTO.
+    // Fails with ECONNRESET when the peer is not there, or with EMFILE, ENFILE, ENOMEM or EPROTO.
     [[nodiscard]] base::Result<SharedRings> join();
 
 private:
@@ -81,9 +81,18 @@ private:
 // serve. Returns nothing when that is not possible; the connection then stays on TCP.
 [[nodiscard]] std::optional<SharedRings> meet(const tcp::Address &here, const tcp::Address &there,
                                               const SecretFor &secret, Group &group);
+// Does so, if the request offers it, and sends the reply, which says so. `link` becomes the one that the
+// connection continues on, and stays as it is when the reply cannot be sent.
+[[nodiscard]] base::Result<void> send_reply(std::unique_ptr<Link> &link, const tcp::Address &peer,
+                                            const wire::MpaFrame &request, wire::MpaFrame reply,
+                                            Group &group);
 
-// Returns a link through memory for an end that has met its peer on the link `met_on`. TLS is over then: its
-// bytes would protect nothing from the two processes, and no other process has the memory.
-[[nodiscard]] std::unique_ptr<Link> through_memory(SharedRings rings, std::unique_ptr<Link> met_on);
+// The initiator behind a reply: returns the link that the connection continues on. When the reply says that
+// the peer has come to the meeting, the peer waits at the other end of the memory, and no longer at that of
+// TCP; fails as join() does then (logged).
+[[nodiscard]] base::Result<std::unique_ptr<Link>> link_behind_reply(std::unique_ptr<Link> link,
+                                                                    const tcp::Address &peer,
+                                                                    std::unique_ptr<Meeting> meeting,
+                                                                    const wire::MpaFrame &reply);
 
 }  // namespace soft

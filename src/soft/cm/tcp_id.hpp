@@ -88,8 +88,6 @@ private:
     [[nodiscard]] bool become(Handshake &handshake, const wire::MpaFrame &request);
     [[nodiscard]] std::unique_ptr<Event> request_event(TcpId &child, const wire::MpaFrame &request);
     void reply_arrived(Handshake &handshake, const wire::MpaFrame &reply);
-    [[nodiscard]] base::Result<std::unique_ptr<Link>> accepted_link(Handshake &handshake,
-                                                                    const wire::MpaFrame &reply);
     void rejected(const Handshake &handshake, const wire::MpaFrame &reply);
     void fail_to_connect(int error);
     void push_outcome(rdma_cm_event_type type);

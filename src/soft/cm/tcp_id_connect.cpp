@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/error_text.hpp"
 #include "base/log.hpp"
 #include "soft/cm/tcp_id.hpp"
 #include "soft/cm/wanted.hpp"
@@ -146,10 +145,9 @@ void TcpId::reply_arrived(Handshake &handshake, const wire::MpaFrame &reply) {
         fail_to_connect(ECONNRESET);  // the program destroyed the queue pair meanwhile
         return;
     }
-    auto link = accepted_link(handshake, reply);
+    auto link =
+        link_behind_reply(handshake.take_link(), handshake.peer(), std::exchange(meeting_, nullptr), reply);
     if (!link) {
-        BASE_LOG_PEER(Warning, "no connection with %s, which is on this host: %s",
-                      tcp::text_of(handshake.peer()).c_str(), base::error_text(link.error().number));
         fail_to_connect(link.error().number);
         return;
     }
@@ -169,21 +167,6 @@ bool TcpId::offers_memory(Handshake &handshake) {
         meeting_.reset();
     }
     return meeting_ != nullptr;
-}
-
-// When the reply says that the peer has come, the peer waits at the other end of the memory, and no longer at
-// that of TCP.
-base::Result<std::unique_ptr<Link>> TcpId::accepted_link(Handshake &handshake, const wire::MpaFrame &reply) {
-    std::unique_ptr<Link> tcp = handshake.take_link();
-    const auto meeting = std::exchange(meeting_, nullptr);
-    if (!reply.same_host || !meeting) {
-        return tcp;
-    }
-    auto rings = meeting->join();
-    if (!rings) {
-        return std::unexpected{rings.error()};
-    }
-    return through_memory(std::move(*rings), std::move(tcp));
 }
 
 base::Result<void> TcpId::establish() {

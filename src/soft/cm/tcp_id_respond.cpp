@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -48,15 +47,9 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     if (request_.enhanced) {
         parameters_.ord = std::min(parameters_.ord, request_.ird);
     }
-    auto rings = request_.same_host ? meet(tcp::local_address(link_->descriptor()), peer(),
-                                           secrets_of(*link_), *(*connected)->group())
-                                    : std::nullopt;
     const wire::MpaFrame reply{
-        .role = wire::MpaRole::Reply,
-        .revision = request_.revision,
         .crc = parameters_.crc,
         .soft_operations = parameters_.soft_peer,
-        .same_host = rings.has_value(),
         .enhanced = request_.enhanced,
         .peer_to_peer = peer_to_peer,
         .rtr_write = peer_to_peer && !by_read,
@@ -65,20 +58,15 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
         .ord = request_.ird == wire::mpa_max_depth ? wire::mpa_max_depth : parameters_.ord,
         .private_data = {static_cast<const std::byte *>(wanted.private_data), wanted.private_data_len},
     };
-    std::array<std::byte, wire::mpa_max_frame_bytes> bytes;
-    const std::size_t size = wire::encode_mpa_frame(reply, bytes);
     if (peer_to_peer) {
         const base::Lock lock{mutex_};
         channel_->await({.qp_num = qp_num_, .origin = base::origin_of(peer())});
     }
-    if (const auto sent = link_->send_all(std::span{bytes}.first(size)); !sent) {
+    if (auto sent = send_reply(link_, peer(), request_, reply, *(*connected)->group()); !sent) {
         awaited_no_more();
         return sent;
     }
     enter(State::Connecting);
-    if (rings) {
-        link_ = through_memory(std::move(*rings), std::move(link_));
-    }
     (*connected)->start(std::move(link_), peer(), parameters_, this);
     return {};
 }
