@@ -4,10 +4,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <charconv>
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "base/text.hpp"
 
 namespace base {
@@ -48,10 +48,8 @@ std::optional<Network> Network::parse(std::string_view text) {
     if (slash == std::string_view::npos) {
         return network;
     }
-    const std::string_view number = text.substr(slash + 1);
     unsigned bits = 0;
-    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), bits);
-    if (parsed.ec != std::errc{} || parsed.ptr != number.data() + number.size() || bits > network.bits_) {
+    if (!read_number(text.substr(slash + 1), bits) || bits > network.bits_) {
         return std::nullopt;
     }
     network.bits_ = bits;

@@ -4,21 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
+
+#include "base/number.hpp"
 
 namespace cli {
 
 namespace {
 
 constexpr std::string_view default_port = "7204";
-
-// Parses the whole of `text` as a decimal number.
-template <typename Number>
-bool parse_number(std::string_view text, Number &value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc{} && end == text.data() + text.size();
-}
 
 // Returns how many letters must be inserted, removed, replaced or exchanged with the next.
 std::size_t distance(std::string_view left, std::string_view right) {
@@ -66,7 +60,7 @@ Outcome<Address> parse_address(std::string_view text) {
         return failed(Exit::Usage, "{}: {}", text, form);
     }
     std::uint64_t number = 0;
-    if (!parse_number(port, number) || number < 1 || number > 65535) {
+    if (!base::read_number(port, number) || number < 1 || number > 65535) {
         return failed(Exit::Usage, "{}: expected a port from 1 to 65535", text);
     }
     return Address{std::string{host}, std::to_string(number)};
@@ -115,7 +109,7 @@ Outcome<std::uint64_t> parse_size(std::string_view text) {
         }
     }
     std::uint64_t number = 0;
-    if (!parse_number(digits, number) || number == 0 ||
+    if (!base::read_number(digits, number) || number == 0 ||
         number > (std::numeric_limits<std::uint64_t>::max() >> shift)) {
         return failed(Exit::Usage,
                       "{}: expected a size in bytes of at least 1, with K, M, G or T for powers of 1024",
@@ -132,7 +126,7 @@ Outcome<std::uint64_t> parse_size_of(std::string_view option, std::string_view t
 std::function<std::string(const std::string &)> number_between(double least, double most) {
     return [least, most](const std::string &text) {
         double value = 0;
-        const bool is_number = parse_number(text, value);
+        const bool is_number = base::read_number(text, value);
         return is_number && value >= least && value <= most
                    ? std::string{}
                    : fmt::format("{}: expected a number from {} to {}", text, least, most);
@@ -142,7 +136,7 @@ std::function<std::string(const std::string &)> number_between(double least, dou
 std::function<std::string(std::string &)> whole_number_between(std::uint64_t least, std::uint64_t most) {
     return [least, most](std::string &text) {
         std::uint64_t value = 0;
-        if (!parse_number(text, value) || value < least || value > most) {
+        if (!base::read_number(text, value) || value < least || value > most) {
             return fmt::format("{}: expected a whole number from {} to {}", text, least, most);
         }
         text = std::to_string(value);

@@ -3,7 +3,8 @@
 #include "persist/proc_text.hpp"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/number.hpp"
 
 namespace persist {
 
@@ -24,11 +25,7 @@ std::string_view field(std::string_view &line) {
 
 std::optional<std::uint64_t> number(std::string_view text, int radix) {
     std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, radix);
-    if (error != std::errc{} || end != text.data() + text.size()) {
-        return std::nullopt;
-    }
-    return value;
+    return base::read_number(text, value, radix) ? std::optional{value} : std::nullopt;
 }
 
 // "BEGIN-END PERMISSIONS OFFSET MAJOR:MINOR INODE   PATH"

@@ -3,12 +3,12 @@
 // reads once.
 #include "rsocket/configuration.hpp"
 
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "base/text.hpp"
 #include "base/tls.hpp"
 #include "datagram/queue_pair.hpp"
@@ -26,9 +26,7 @@ std::uint32_t number_of(std::string_view text, const char *source, std::uint32_t
     text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
     text = text.substr(0, text.find_last_not_of(blanks) + 1);
     std::uint32_t number = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (text.empty() || parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() ||
-        number < least || number > most) {
+    if (!base::read_number(text, number) || number < least || number > most) {
         BASE_LOG(Warning, "%s has \"%.*s\" (expected a number from %u to %u): %u is used", source,
                  static_cast<int>(text.size()), text.data(), least, most, otherwise);
         return otherwise;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "base/number.hpp"
 #include "cli/checksum.hpp"
 #include "cli/protocol/protocol.hpp"
 
@@ -35,8 +35,7 @@ bool parse_checksum(std::string_view text, std::uint32_t &value) {
         return false;
     }
     text.remove_prefix(checksum_begin.size());
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-    return error == std::errc{} && end == text.data() + text.size();
+    return base::read_number(text, value, 16);
 }
 
 nlohmann::ordered_json object_of(const Note &note) {
@@ -189,9 +188,7 @@ Outcome<std::vector<Listed>> decode_list(std::string_view text) {
 
 std::uint64_t sequence_of(std::string_view file_name) {
     std::uint64_t sequence = 0;
-    const auto [end, error] =
-        std::from_chars(file_name.data(), file_name.data() + file_name.size(), sequence);
-    const bool is_number = error == std::errc{} && end == file_name.data() + file_name.size();
+    const bool is_number = base::read_number(file_name, sequence);
     return is_number && sequence <= largest_sequence && !file_name.starts_with('0') ? sequence : 0;
 }
 

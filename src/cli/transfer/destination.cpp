@@ -11,9 +11,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <string_view>
+
+#include "base/number.hpp"
 
 namespace cli {
 
@@ -33,8 +34,7 @@ int number_in(const fs::path &path) {
     }
     const std::string name = path.filename().string();
     int number = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    return error == std::errc{} && end == name.data() + name.size() ? number : -1;
+    return base::read_number(name, number) ? number : -1;
 }
 
 // Returns the descriptor of this process that the path leads to, such as 1 for /dev/stdout, and -1 for a

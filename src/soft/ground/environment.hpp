@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 #include "base/result.hpp"
 #include "base/tls.hpp"
 
@@ -54,8 +54,7 @@ inline constexpr unsigned most_engines = 64;
         return engines_for(known ? static_cast<unsigned>(CPU_COUNT(&may_use)) : most_engines);
     }
     unsigned engines = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), engines);
-    if (error != std::errc{} || end != word.data() + word.size() || engines == 0 || engines > most_engines) {
+    if (!base::read_number(word, engines) || engines == 0 || engines > most_engines) {
         BASE_LOG(Error, "SOFTRDMA_ENGINES is \"%s\", expected a number from 1 to %u: no device is opened",
                  value, most_engines);
         return base::failure(EINVAL);

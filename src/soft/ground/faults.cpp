@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cinttypes>
 #include <cstdlib>
 #include <optional>
 
 #include "base/log.hpp"
+#include "base/number.hpp"
 
 namespace soft {
 
@@ -37,17 +37,10 @@ constexpr bool is_amount(Faults::Kind kind) {
     return kind == Faults::Kind::Delay || kind == Faults::Kind::Tear;
 }
 
-bool read_number(std::string_view text, std::uint64_t &number) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc{} && end == text.data() + text.size();
-}
-
 // Reads a number like "0.01", without sign or exponent; "nan" and "inf" are not valid.
 bool read_chance(std::string_view text, double &chance) {
-    const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), chance, std::chars_format::fixed);
-    return plain && error == std::errc{} && end == text.data() + text.size() && chance <= 1;
+    return text.find_first_not_of("0123456789.") == std::string_view::npos &&
+           base::read_number(text, chance) && chance <= 1;
 }
 
 std::unexpected<std::string> bad_item(std::string_view item, const char *expected) {
@@ -100,7 +93,7 @@ std::expected<Faults, std::string> Faults::parse(std::string_view text) {
         const std::string_view name = item.substr(0, equals);
         const std::string_view value = item.substr(std::min(equals + 1, item.size()));
         if (name == "seed") {
-            if (has_seed || !read_number(value, faults.seed_)) {
+            if (has_seed || !base::read_number(value, faults.seed_)) {
                 return bad_item(item, "seed=NUMBER once, NUMBER up to 18446744073709551615");
             }
             has_seed = true;
@@ -115,7 +108,7 @@ std::expected<Faults, std::string> Faults::parse(std::string_view text) {
         if (wish.given) {
             return bad_item(item, "each kind of fault once");
         }
-        if (!read_number(value.substr(0, colon), wish.number) || wish.number > known->most) {
+        if (!base::read_number(value.substr(0, colon), wish.number) || wish.number > known->most) {
             return bad_item(item, known->expected);
         }
         if (colon != std::string_view::npos && !read_chance(value.substr(colon + 1), wish.chance)) {

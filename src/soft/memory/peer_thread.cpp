@@ -14,6 +14,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/number.hpp"
+
 namespace soft {
 
 namespace {
@@ -76,8 +78,7 @@ bool proc_is_of_this_namespace() {
     std::array<char, 16> number;
     const long bytes = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self", number.data(), number.size());
     pid_t found = 0;
-    return bytes > 0 &&
-           std::from_chars(number.data(), number.data() + bytes, found).ptr == number.data() + bytes &&
+    return bytes > 0 && base::read_number({number.data(), static_cast<std::size_t>(bytes)}, found) &&
            found == getpid();
 }
 
