@@ -37,13 +37,9 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     pace_.forget();
     place_at_ = write_bytes_ = 0;
     in_write_ = lost_ = false;
-    by_number_ = parameters.by_number;
-    acknowledged_ = parameters.acknowledged;
-    unreliable_ = parameters.by_number && !parameters.acknowledged;
+    parameters_ = parameters;
     promised_ = false;
     seen_ = {};
-    crc_ = parameters.crc;
-    soft_peer_ = parameters.soft_peer;
     incoming_.begin(parameters.crc);
 }
 
@@ -87,7 +83,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
 
 // Receives bytes from the link.
 [[gnu::hot]] Outcome<Link::Received> Receiver::fill() {
-    if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !crc_ &&
+    if (incoming_.in_segment() && incoming_.payload_left() != 0 && incoming_.is_empty() && !parameters_.crc &&
         !drops() && !parts_.inbox.keeps()) {
         try {
             const OrRefusal<Link::Received> got = fill_target();
@@ -248,8 +244,8 @@ OrRefusal<> Receiver::control_message(std::span<const std::byte> body) {
     if (!segment.last || (!may_follow && segment.offset != 0)) {
         return make_refusal({"a request or answer in several segments", wire::terminate::untagged_offset});
     }
-    if ((segment.opcode > wire::Opcode::Terminate && !soft_peer_) ||
-        (segment.opcode == wire::Opcode::Acknowledgement && !acknowledged_)) {
+    if ((segment.opcode > wire::Opcode::Terminate && !parameters_.soft_peer) ||
+        (segment.opcode == wire::Opcode::Acknowledgement && !parameters_.acknowledged)) {
         return make_refusal({"an RDMAP opcode that was not agreed on", wire::terminate::unexpected_opcode});
     }
     switch (segment.opcode) {

@@ -101,7 +101,7 @@ private:
     [[nodiscard]] OrRefusal<> aim(Target &target, std::size_t most_bytes);
     void placed(std::size_t bytes, const MemoryRegion *durable);
     [[nodiscard]] OrRefusal<> begin_write();
-    [[nodiscard]] bool loses(const Refusal &refusal);
+    [[nodiscard]] OrRefusal<> lose_write(const Refusal &refusal);
     // Returns whether the payload that arrives belongs to a write that is lost.
     [[nodiscard]] bool drops() const { return lost_ && incoming_.segment().opcode == wire::Opcode::Write; }
     [[nodiscard]] OrRefusal<> atomic_write(std::span<const std::byte> payload);
@@ -125,11 +125,7 @@ private:
     Responder responder_;
     Answers answers_;
     Link *link_ = nullptr;
-    bool crc_ = false;
-    bool soft_peer_ = false;
-    bool by_number_ = false;
-    bool acknowledged_ = false;
-    bool unreliable_ = false;
+    ConnectionParameters parameters_;
     Incoming incoming_;
     Pace pace_;
     std::uint64_t place_at_ = 0;     // write: the address of the next byte; send, read response: its offset

@@ -17,11 +17,12 @@ constexpr char refused_write[] = "a write that is not allowed";
 
 }  // namespace
 
-// Returns whether only the write is lost that was refused. A card drops such a write of an unreliable queue
-// pair, and tells nobody. An address that guesses keys loses the connection too.
-bool Receiver::loses(const Refusal &refusal) {
-    lost_ = unreliable_ && refusal.of == Refusal::Of::Access && !parts_.access.guesses_keys();
-    return lost_;
+// Drops only the write that was refused, if its queue pair is unreliable: a card tells nobody of such a
+// write. An address that guesses keys loses the connection too.
+OrRefusal<> Receiver::lose_write(const Refusal &refusal) {
+    const bool unreliable = parameters_.by_number && !parameters_.acknowledged;
+    lost_ = unreliable && refusal.of == Refusal::Of::Access && !parts_.access.guesses_keys();
+    return lost_ ? OrRefusal<>{} : std::unexpected{refusal};
 }
 
 // Finds up to most_bytes of memory for the next payload.
@@ -53,7 +54,7 @@ Access Receiver::write_of(std::uint64_t address, std::size_t bytes) const {
 [[gnu::hot]] OrRefusal<> Receiver::place_write(std::span<const std::byte> bytes) {
     const auto pinned = parts_.access.pin_for_writes(write_of(place_at_, bytes.size()), refused_write);
     if (!pinned) {
-        return std::unexpected{pinned.error()};
+        return lose_write(pinned.error());
     }
     const MemoryRegion &region = **pinned;
     std::byte *const to = region.at(place_at_);
@@ -69,10 +70,10 @@ Access Receiver::write_of(std::uint64_t address, std::size_t bytes) const {
 OrRefusal<Link::Received> Receiver::fill_target() {
     Target target;
     if (const auto aimed = aim(target, incoming_.payload_left()); !aimed) {
-        if (incoming_.segment().opcode != wire::Opcode::Write || !loses(aimed.error())) {
-            return std::unexpected{aimed.error()};
-        }
-        return Link::Received{.state = Link::Received::State::More};
+        const bool is_write = incoming_.segment().opcode == wire::Opcode::Write;
+        const auto lost = is_write ? lose_write(aimed.error()) : aimed;
+        return lost ? OrRefusal<Link::Received>{Link::Received{.state = Link::Received::State::More}}
+                    : std::unexpected{lost.error()};
     }
     const Link::Received got = incoming_.fill(*link_, target);
     if (got.bytes > 0) {
@@ -92,7 +93,7 @@ OrRefusal<Link::Received> Receiver::fill_target() {
             if (lost_) [[unlikely]] {
                 incoming_.drop(bytes.size());
                 incoming_.placed(bytes.size());
-            } else if (const auto placed = place_write(bytes); !placed && !loses(placed.error())) {
+            } else if (const auto placed = place_write(bytes); !placed) {
                 return placed;
             }
             continue;
@@ -148,7 +149,7 @@ void Receiver::placed(std::size_t bytes, const MemoryRegion *durable) {
     // The key is checked before the payload comes, so that a peer is told of a wrong one at once.
     Target target;
     const auto aimed = aim(target, payload);
-    return aimed || !loses(aimed.error()) ? aimed : OrRefusal<>{};
+    return aimed ? aimed : lose_write(aimed.error());
 }
 
 OrRefusal<> Receiver::atomic_write(std::span<const std::byte> payload) {

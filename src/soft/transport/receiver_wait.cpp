@@ -80,7 +80,7 @@ void Receiver::hold_end() {
     parts_.state.on(ConnectionEvent::PeerCloses);
     parts_.sender.want_readable(false, false);  // also when a failure of the link has asked for reading since
     // The end of a peer by number tells the program nothing (QueuePair::lose_link()), so it can wait.
-    if (begins && !by_number_) {
+    if (begins && !parameters_.by_number) {
         parts_.group.set_deadline(parts_.source, base::Clock::now() + limits::in_force().unclaimed_timeout);
     }
 }
