@@ -39,11 +39,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
     : AnyQueuePair{domain, attributes, number, xrcd},
       group_{std::move(group)},
       state_{qp_base.qp_num},
-      direct_flush_{[](void *queue_pair) {
-                        auto &self = *static_cast<QueuePair *>(queue_pair);
-                        self.persist(self.direct_flush_.ranges());
-                    },
-                    this, *group_, *this},
+      direct_flush_{persisted, this, *group_, *this},
       sender_{qp_base,        cap_,   signal_all_, {.pd = &domain_of(domain), .queue_pair = creation()},
               send_queue_cq_, *this,  *group_,     *this,
               direct_flush_,  placed_},
@@ -55,11 +51,7 @@ QueuePair::QueuePair(ibv_pd &domain, const ibv_qp_init_attr &attributes, std::ui
              *this,
              placed_,
              xrcd != nullptr ? &xrcd->domain() : nullptr},
-      durability_{[](void *queue_pair) {
-                      auto &self = *static_cast<QueuePair *>(queue_pair);
-                      self.persist(self.durability_);
-                  },
-                  this},
+      durability_{persisted, this},
       receiver_{{.qp = qp_base,
                  .group = *group_,
                  .source = *this,

@@ -178,7 +178,7 @@ private:
     // queue_pair_turns.cpp
     void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
     void look_at_peer() REQUIRES(group_->mutex());
-    void persist(Durability &durability);
+    static void persisted(void *queue_pair, Durability &durability);
     void flush_is_done() REQUIRES(group_->mutex());
 
     // Counts the workers that returned to their queue pair. A thread that destroys a queue pair waits for a

@@ -121,20 +121,18 @@ void QueuePair::receives_posted() {
     }
 }
 
-// Is called without a lock, by a worker or the thread that sleeps for a direct flush. Makes the noted bytes
-// durable for which the connection waits, and then continues the connection.
-void QueuePair::persist(Durability &durability) {
-    const auto group = group_;  // it outlives the queue pair here
-    if (durability.persist_now()) {
-        return;
-    }
+// Is called without a lock, by a worker or the thread that sleeps for a direct flush, when the bytes are
+// durable for which the connection waits. Continues the connection.
+void QueuePair::persisted(void *queue_pair, Durability &durability) {
+    auto &self = *static_cast<QueuePair *>(queue_pair);
+    const auto group = self.group_;  // it outlives the queue pair here
     {
-        const base::Lock lock{group_->mutex()};
+        const base::Lock lock{self.group_->mutex()};
         durability.worker_is_back();
-        if (&durability != &durability_) {
-            flush_is_done();
-        } else if (connected()) {
-            go_on_or_end(receiver_.unpark());
+        if (&durability != &self.durability_) {
+            self.flush_is_done();
+        } else if (self.connected()) {
+            self.go_on_or_end(self.receiver_.unpark());
         }
     }
     // Release pairs with the acquire of take_down(), which looks again under the lock.

@@ -53,7 +53,14 @@ bool Durability::begin() {
     return false;
 }
 
-// A long flush gives its thread to the jobs that wait, after each portion, and continues behind them.
+void Durability::run(void *durability) {
+    if (auto &self = *static_cast<Durability *>(durability); self.persist_now()) {
+        self.done_(self.owner_, self);
+    }
+}
+
+// Returns false when the rest waits for another worker, or for other jobs of this one. A long flush gives its
+// thread to the jobs that wait, after each portion, and continues behind them.
 bool Durability::persist_now() {
     persists();
     for (;;) {
@@ -64,13 +71,13 @@ bool Durability::persist_now() {
             break;
         }
         if ((next != worker || next->has_waiting()) && next->submit(job_)) {
-            return true;
+            return false;
         }
     }
     if (error_ == 0) {
         error_ = persist_all();
     }
-    return false;
+    return true;
 }
 
 // Returns the worker of the first range that waits for storage; nullptr when there is none.

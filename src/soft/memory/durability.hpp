@@ -19,8 +19,10 @@ namespace soft {
 // The owner locks. While persisting() is true, only the worker uses the ranges.
 class Durability {
 public:
-    // The worker calls back(argument) without a lock; `back` calls persist_now().
-    Durability(void (*back)(void *), void *argument) : job_{.run = back, .argument = argument} {}
+    // done(owner, *this) is called without a lock by the thread that has made all ranges durable, if it was
+    // not in begin().
+    Durability(void (*done)(void *, Durability &), void *owner)
+        : done_{done}, owner_{owner}, job_{.run = run, .argument = this} {}
 
     // Adds a range that was written, or is to be made durable.
     void note(const MemoryRegion &region, std::uint64_t address, std::uint64_t bytes) {
@@ -32,17 +34,16 @@ public:
         owns();
         return worker_to_wait_for() != nullptr;
     }
-    // Makes all noted ranges durable. Returns true when a worker has begun that; it will call back. Returns
-    // false when it is done; error() then has the result.
+    // Makes all noted ranges durable. Returns true when a worker has begun that. Returns false when it is
+    // done; error() then has the result.
     [[nodiscard]] bool begin();
+    // Returns the work of begin(), for a thread of the owner that does it instead.
+    [[nodiscard]] persist::Job &job() { return job_; }
     // Returns 0, or the errno value of the last time.
     [[nodiscard]] int error() const { return error_; }
     [[nodiscard]] bool persisting() const { return persisting_; }
 
-    // Is called on the worker, in the call back. Returns true when the rest waits for another worker, or for
-    // other jobs of this one, and will be called back again.
-    [[nodiscard]] bool persist_now();
-    // Is called by the owner, which has locked, when the worker has finished.
+    // Is called by the owner, which has locked, when that thread has finished.
     void worker_is_back() { persisting_ = false; }
 
 private:
@@ -54,13 +55,17 @@ private:
 
     void owns() const ASSERT_CAPABILITY(ranges_) { assert(!persisting_); }
     void persists() const ASSERT_CAPABILITY(ranges_) {}
+    static void run(void *durability);
+    [[nodiscard]] bool persist_now();
     [[nodiscard]] persist::Worker *worker_to_wait_for() const REQUIRES(ranges_);
     [[nodiscard]] int persist_portion(const persist::Worker *worker) REQUIRES(ranges_);
     [[nodiscard]] int persist_all() REQUIRES(ranges_);
 
+    void (*const done_)(void *, Durability &);
+    void *const owner_;
     [[no_unique_address]] base::Role ranges_;
     std::vector<Dirty> dirty_ GUARDED_BY(ranges_);
-    persist::Job job_ GUARDED_BY(ranges_);
+    persist::Job job_;
     persist::Portion portion_ GUARDED_BY(ranges_);
     int error_ = 0;  // written by the thread that persists, before worker_is_back()
     bool persisting_ = false;

@@ -15,13 +15,9 @@ namespace soft {
 
 class DirectFlush {
 public:
-    // The thread that has made the ranges durable calls back(argument), as a worker calls Durability's. The
-    // group serves the source.
-    DirectFlush(void (*back)(void *), void *argument, Group &group, Source &source)
-        : durability_{back, argument},
-          job_{.run = back, .argument = argument},
-          group_{group},
-          source_{source} {}
+    // `done` is called as Durability's. The group serves the source.
+    DirectFlush(void (*done)(void *, Durability &), void *owner, Group &group, Source &source)
+        : durability_{done, owner}, group_{group}, source_{source} {}
 
     // Returns whether one is under way. Meanwhile the ranges belong to the thread that makes them durable.
     [[nodiscard]] bool under_way() const { return request_.load(std::memory_order_acquire) != nullptr; }
@@ -31,7 +27,7 @@ public:
     // Leaves the flush to the thread that will sleep.
     void leave_to_sleeper(SendRequest &request) {
         request_.store(&request, std::memory_order_relaxed);
-        source_.leave_to_sleeper(job_);
+        source_.leave_to_sleeper(durability_.job());
         group_.nudge(source_);
     }
     // Has a worker do it. Returns false when it is done already; error() then has the result.
@@ -60,7 +56,6 @@ public:
 
 private:
     Durability durability_;
-    persist::Job job_;
     std::atomic<SendRequest *> request_{nullptr};
     Group &group_;
     Source &source_;

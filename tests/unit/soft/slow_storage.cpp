@@ -93,15 +93,12 @@ namespace {
 
 // One connection has to make this durable.
 struct Flush {
-    soft::Durability ranges{[](void *flush) { static_cast<Flush *>(flush)->go_on(); }, this};
+    soft::Durability ranges{[](void *flush, soft::Durability &durability) {
+                                durability.worker_is_back();
+                                static_cast<Flush *>(flush)->done.release();
+                            },
+                            this};
     std::counting_semaphore<> done{0};
-
-    void go_on() {
-        if (!ranges.persist_now()) {
-            ranges.worker_is_back();
-            done.release();
-        }
-    }
 };
 
 // All flush one file, which has no pages.
