@@ -124,18 +124,7 @@ int CompletionQueue::poll_stamped() {
             read_stamp_ = stamps_[ring_.front_place()];
         });
     };
-    if (inherited()) {
-        return -1;
-    }
-    int taken = take_one();
-    if (taken == 0) {
-        (void)serve_and_take(0, nullptr);  // may push completions, and takes none
-        taken = take_one();
-    }
-    if (taken != 0) {
-        end_vain_polls();
-    }
-    return taken;
+    return poll_by(take_one);
 }
 
 [[gnu::hot]] void CompletionQueue::serve(bool spinning) {
@@ -149,32 +138,37 @@ int CompletionQueue::poll_stamped() {
 }
 
 // Relaxed is enough: these are a poller's own counters, and only a hint.
-[[gnu::hot, gnu::noinline]] int CompletionQueue::serve_and_take(int entries, ibv_wc *completions) {
+template <typename Take>
+[[gnu::hot, gnu::noinline]] int CompletionQueue::serve_and(Take take) {
     const unsigned empty_polls = empty_polls_.fetch_add(1, std::memory_order_relaxed) + 1;
     const bool spinning =
-        empty_polls >
-        (notify_wanted_.load(std::memory_order_relaxed) ? polls_of_a_spinner_to_notify : polls_of_a_spinner);
+        empty_polls > (wants_notification() ? polls_of_a_spinner_to_notify : polls_of_a_spinner);
     serve(spinning);
     for_other_groups([&](const auto &other) { other->poll(spinning); });
-    const int taken = take(entries, completions);
+    const int taken = take();
     if (taken == 0 && empty_polls > polls_of_an_idler && empty_polls % polls_for_oneself == 0) {
         group_->engine().assist(last_assist_);
     }
     return taken;
 }
 
-[[gnu::hot, gnu::flatten]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
+template <typename Take>
+[[gnu::hot, gnu::always_inline]] inline int CompletionQueue::poll_by(Take take) {
     if (inherited()) {
         return -1;  // its queue pairs may be gone, and have not removed themselves from the completions here
     }
-    int taken = take(entries, completions);
+    int taken = take();
     if (taken == 0) {
-        taken = serve_and_take(entries, completions);
+        taken = serve_and(take);
     }
     if (taken != 0) {
         end_vain_polls();
     }
     return taken;
+}
+
+[[gnu::hot, gnu::flatten]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
+    return poll_by([=, this] { return take(entries, completions); });
 }
 
 // Is called when a poll has taken completions.
@@ -193,10 +187,9 @@ int CompletionQueue::request_notification(bool solicited_only) {
     }
     {
         const base::Lock lock{mutex_};
-        if (notify_ != Notify::Any) {
-            notify_ = solicited_only ? Notify::Solicited : Notify::Any;
+        if (notify_.load(std::memory_order_relaxed) != Notify::Any) {
+            base::set_shared(notify_, solicited_only ? Notify::Solicited : Notify::Any);
         }
-        base::set_shared(notify_wanted_, true);
     }
     stop_spinning();
     const auto *const events = static_cast<CompletionChannel *>(channel);
@@ -339,46 +332,42 @@ void CompletionQueue::remove(const Completing &queue_pair) {
 
 void CompletionQueue::serve_also(const std::shared_ptr<Group> &group) {
     const base::Lock lock{mutex_};
-    const auto known = std::ranges::find(others_, group, &Other::group);
-    if (known != others_.end()) {
+    auto others = others_ ? std::make_shared<Others>(*others_) : std::make_shared<Others>();
+    if (const auto known = std::ranges::find(*others, group, &Other::group); known != others->end()) {
         ++known->queue_pairs;
-        return;
+    } else {
+        others->push_back({.group = group, .queue_pairs = 1});
     }
-    auto groups = other_groups_ ? std::make_shared<Groups>(*other_groups_) : std::make_shared<Groups>();
-    groups->push_back(group);
-    others_.push_back({.group = group, .queue_pairs = 1});
-    publish(std::move(groups));
+    publish(std::move(others));
 }
 
 void CompletionQueue::stop_serving(const std::shared_ptr<Group> &group) {
     const base::Lock lock{mutex_};
-    const auto known = std::ranges::find(others_, group, &Other::group);
-    if (--known->queue_pairs != 0) {
+    if (--std::ranges::find(*others_, group, &Other::group)->queue_pairs != 0) {
         return;
     }
-    others_.erase(known);
     try {
-        auto groups = std::make_shared<Groups>(*other_groups_);
-        std::erase(*groups, group);
-        publish(std::move(groups));
+        auto others = std::make_shared<Others>(*others_);
+        std::erase_if(*others, [](const Other &other) { return other.queue_pairs == 0; });
+        publish(std::move(others));
     } catch (const std::bad_alloc &) {
         BASE_LOG(Warning, "out of memory: a completion queue goes on serving a group it has no need to");
     }
 }
 
 // The list is replaced as a whole, so a poller takes a reference to it and allocates nothing.
-void CompletionQueue::publish(std::shared_ptr<const Groups> groups) {
-    has_others_.store(!groups->empty(), std::memory_order_release);
-    other_groups_ = std::move(groups);
+void CompletionQueue::publish(std::shared_ptr<Others> others) {
+    has_others_.store(!others->empty(), std::memory_order_release);
+    others_ = std::move(others);
 }
 
-std::shared_ptr<const CompletionQueue::Groups> CompletionQueue::other_groups() {
+std::shared_ptr<const CompletionQueue::Others> CompletionQueue::others() {
     // Acquire pairs with publish(). This check saves the lock when there are no other groups.
     if (!has_others_.load(std::memory_order_acquire)) {
         return nullptr;
     }
     const base::Lock lock{mutex_};
-    return other_groups_;
+    return others_;
 }
 
 int CompletionQueue::resize(int entries) {

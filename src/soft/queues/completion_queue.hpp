@@ -135,7 +135,7 @@ public:
     // Returns whether the program has asked for an event, and slept for the last one in next_event().
     [[nodiscard]] bool expects_sleeper() const {
         const auto *const events = static_cast<const CompletionChannel *>(ibv_cq_ex::channel);
-        return events != nullptr && notify_wanted_.load(std::memory_order_relaxed) &&
+        return events != nullptr && wants_notification() &&
                events->sleeps_here_.load(std::memory_order_relaxed);
     }
     // Has this queue's poller serve another group too, in which a queue pair that completes here has its
@@ -176,9 +176,9 @@ private:
         if (watched_ && !watch_pushed(pushed)) [[unlikely]] {
             return false;
         }
-        if (notify_ != Notify::No && (notify_ == Notify::Any || solicited)) [[unlikely]] {
-            notify_ = Notify::No;
-            base::set_shared(notify_wanted_, false);
+        if (const Notify wanted = notify_.load(std::memory_order_relaxed);
+            wanted != Notify::No && (wanted == Notify::Any || solicited)) [[unlikely]] {
+            base::set_shared(notify_, Notify::No);
             notify = true;
         }
         return true;
@@ -200,7 +200,10 @@ private:
     [[nodiscard]] int poll_stamped() EXCLUDES(mutex_);
     // Does what seldom has to be done with the youngest completion. Returns false when it is lost.
     [[nodiscard]] bool watch_pushed(const Entry &pushed) REQUIRES(mutex_);
-    int serve_and_take(int entries, ibv_wc *completions);
+    template <typename Take>
+    int poll_by(Take take);
+    template <typename Take>
+    int serve_and(Take take);
     void serve(bool spinning);
     // Is called when the caller is about to sleep.
     void forget_empty_polls();
@@ -209,18 +212,21 @@ private:
     void end_vain_polls();
     [[nodiscard]] int poll_extended();
     void tell_overrun() REQUIRES(mutex_);
-    using Groups = std::vector<std::shared_ptr<Group>>;
+    [[nodiscard]] bool wants_notification() const {
+        return notify_.load(std::memory_order_relaxed) != Notify::No;
+    }
     struct Other {
         std::shared_ptr<Group> group;
-        unsigned queue_pairs;
+        unsigned queue_pairs;  // guarded by mutex_
     };
-    void publish(std::shared_ptr<const Groups> groups) REQUIRES(mutex_);
+    using Others = std::vector<Other>;
+    void publish(std::shared_ptr<Others> others) REQUIRES(mutex_);
     // Returns null when there are none.
-    [[nodiscard]] std::shared_ptr<const Groups> other_groups() EXCLUDES(mutex_);
+    [[nodiscard]] std::shared_ptr<const Others> others() EXCLUDES(mutex_);
     template <typename Do>
     void for_other_groups(Do action) {
-        if (const auto groups = other_groups()) {
-            std::ranges::for_each(*groups, action);
+        if (const auto others = this->others()) {
+            std::ranges::for_each(*others, action, &Other::group);
         }
     }
 
@@ -228,7 +234,6 @@ private:
         mutex_;  // taken with a group's, queue pair's or channel's lock held, before a receive queue's
     base::Ring<Entry> ring_ GUARDED_BY(mutex_);
     std::atomic<bool> has_entries_{false};  // changed with the lock
-    Notify notify_ GUARDED_BY(mutex_) = Notify::No;
     OutsideWait waiters_;
     bool overrun_ GUARDED_BY(mutex_) = false;  // it has been reported
     const Faults *const faults_ = Faults::active();
@@ -236,13 +241,12 @@ private:
     // One for each place of the ring; null when the program asked for none.
     std::unique_ptr<Stamp[]> stamps_ GUARDED_BY(mutex_);
     bool watched_ GUARDED_BY(mutex_) = faults_ != nullptr;  // watch_pushed() has something to do
-    std::vector<Other> others_ GUARDED_BY(mutex_);
-    std::shared_ptr<const Groups> other_groups_ GUARDED_BY(mutex_);
+    std::shared_ptr<Others> others_ GUARDED_BY(mutex_);
     std::atomic<bool> has_others_{false};
     const std::shared_ptr<Group> group_;
 
     // These counters tell whether a poller spins.
-    std::atomic<bool> notify_wanted_{false};
+    std::atomic<Notify> notify_{Notify::No};  // changed with the lock
     std::atomic<unsigned> empty_polls_{0};
     std::atomic<base::Clock::time_point> last_assist_;
     // A wait has begun. Its descriptor reports the sockets, so the look before it need not check them.
