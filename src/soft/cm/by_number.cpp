@@ -280,11 +280,6 @@ bool ByNumber::offers_memory(Handshake &handshake) {
     return meeting_ != nullptr;
 }
 
-// A peer that is not ready yet is no failure, and one that takes its own attempt is none.
-base::LogLevel ByNumber::level_of_failure(int error) const {
-    return error == ECONNREFUSED || error == ECONNRESET ? base::LogLevel::Info : base::LogLevel::Warning;
-}
-
 void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply) {
     assert_held();
     if (reply.reject || !is_of_soft_device(reply)) {

@@ -61,7 +61,7 @@ private:
 class ByNumber final : public Connector, public HandshakeOwner, public Source {
 public:
     ByNumber(QueuePair &queue_pair, QueuePairNumber number)
-        : queue_pair_{queue_pair}, number_{std::move(number)} {}
+        : HandshakeOwner{true}, queue_pair_{queue_pair}, number_{std::move(number)} {}
 
     // ---- Connector ----
     [[nodiscard]] base::Result<void> aim(const ibv_qp_attr &attributes) override;
@@ -72,7 +72,6 @@ public:
 
     // ---- HandshakeOwner, for its own attempt ----
     [[nodiscard]] bool offers_memory(Handshake &handshake) override;
-    [[nodiscard]] base::LogLevel level_of_failure(int error) const override;
     void handshake_done(Handshake &handshake, const wire::MpaFrame &reply) override;
     void handshake_failed(Handshake &handshake, int error) override;
 

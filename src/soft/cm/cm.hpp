@@ -134,8 +134,8 @@ protected:
     [[nodiscard]] std::shared_ptr<Group> channel_group() EXCLUDES(mutex_);
     // Returns the id's TCP socket while no queue pair has that, or -1.
     [[nodiscard]] virtual int connection_socket() const { return socket_.get(); }
-    // Changes the state, and logs that.
-    void enter(State next);
+    // Changes the state, logs that, and returns the one before.
+    State enter(State next);
     void awaited_no_more();
     [[nodiscard]] bool has_device(const tcp::Address &peer) const;
 

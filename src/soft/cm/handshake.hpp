@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -30,16 +31,22 @@ public:
     // Is called when the initiator's link can take the request, and does not destroy the handshake. Returns
     // whether the request offers to continue through memory.
     [[nodiscard]] virtual bool offers_memory(Handshake &) { return false; }
-    // Returns how the log tells of a start-up that fails with this errno value.
-    [[nodiscard]] virtual base::LogLevel level_of_failure(int /*error*/) const {
-        return base::LogLevel::Warning;
+    // Returns how the log tells of a start-up that fails with this errno value. By number, a peer that is not
+    // ready yet is no failure, and one that takes its own attempt is none.
+    [[nodiscard]] base::LogLevel level_of_failure(int error) const {
+        const bool expected = by_number_ && (error == ECONNREFUSED || error == ECONNRESET);
+        return expected ? base::LogLevel::Info : base::LogLevel::Warning;
     }
     virtual void handshake_done(Handshake &handshake, const wire::MpaFrame &frame) = 0;
     // `error` is the reason why there will be no connection, an errno value.
     virtual void handshake_failed(Handshake &handshake, int error) = 0;
 
 protected:
+    explicit HandshakeOwner(bool by_number = false) : by_number_{by_number} {}
     ~HandshakeOwner() = default;
+
+private:
+    const bool by_number_;
 };
 
 class Handshake final : public Source {

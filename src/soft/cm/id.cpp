@@ -42,7 +42,7 @@ CmId::~CmId() {
     count_.wait_until_acknowledged();
 }
 
-void CmId::enter(State next) {
+CmId::State CmId::enter(State next) {
     static constexpr std::array names = {
         "idle",      "bound",     "address resolved", "route resolved", "connecting", "responded",
         "connected", "listening", "adopting",         "requested",      "closed"};
@@ -53,6 +53,7 @@ void CmId::enter(State next) {
     BASE_LOG_PEER(Debug, "id %p, here %s, peer %s: %s, was %s", static_cast<void *>(this),
                   text_of(route.addr.src_storage).c_str(), text_of(peer()).c_str(),
                   names[static_cast<std::size_t>(next)], names[static_cast<std::size_t>(before)]);
+    return before;
 }
 
 bool CmId::inherited() const {

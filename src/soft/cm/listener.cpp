@@ -39,8 +39,9 @@ base::Result<base::Fd> Listener::spare_of(const base::Fd &socket) {
 }
 
 Listener::Listener(Owner &owner, base::Fd socket, base::Fd spare, std::shared_ptr<Group> group,
-                   base::SharedTls tls)
-    : owner_{owner},
+                   base::SharedTls tls, bool by_number)
+    : HandshakeOwner{by_number},
+      owner_{owner},
       socket_{std::move(socket)},
       group_{std::move(group)},
       tls_{std::move(tls)},

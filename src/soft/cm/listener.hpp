@@ -32,10 +32,6 @@ public:
     class Owner {
     public:
         virtual void request_arrived(Handshake &handshake, const wire::MpaFrame &request) = 0;
-        // As HandshakeOwner's.
-        [[nodiscard]] virtual base::LogLevel level_of_failure(int /*error*/) const {
-            return base::LogLevel::Warning;
-        }
 
     protected:
         ~Owner() = default;
@@ -46,8 +42,8 @@ public:
 
     // The socket listens already. Without a spare the listener could not even reject when the process has no
     // other descriptor.
-    Listener(Owner &owner, base::Fd socket, base::Fd spare, std::shared_ptr<Group> group,
-             base::SharedTls tls);
+    Listener(Owner &owner, base::Fd socket, base::Fd spare, std::shared_ptr<Group> group, base::SharedTls tls,
+             bool by_number);
     ~Listener() override;
     Listener(const Listener &) = delete;
     Listener &operator=(const Listener &) = delete;
@@ -56,9 +52,6 @@ public:
 
     void progress() override;
     void expire() override;
-    [[nodiscard]] base::LogLevel level_of_failure(int error) const override {
-        return owner_.level_of_failure(error);
-    }
     void handshake_done(Handshake &handshake, const wire::MpaFrame &request) override;
     void handshake_failed(Handshake &handshake, int error) override;
 

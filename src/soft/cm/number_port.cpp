@@ -123,8 +123,8 @@ base::Result<std::shared_ptr<Group>> NumberPort::listen() {
         if (auto listening = tcp::listen(socket_.get(), limits::max_listen_backlog); !listening) {
             return std::unexpected{listening.error()};
         }
-        listener_ =
-            std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), group, tls_of_new_ids());
+        listener_ = std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), group,
+                                               tls_of_new_ids(), true);
     }
     return group;
 }

@@ -30,10 +30,6 @@ public:
 
     // ---- Listener::Owner ----
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request) override;
-    // A peer gives its attempt up when it takes that of this end.
-    [[nodiscard]] base::LogLevel level_of_failure(int error) const override {
-        return error == ECONNRESET ? base::LogLevel::Info : base::LogLevel::Warning;
-    }
 
 private:
     friend class QueuePairNumber;

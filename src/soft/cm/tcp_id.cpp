@@ -125,27 +125,16 @@ base::Result<void> TcpId::disconnect() {
 }
 
 void TcpId::connection_established() {
-    const bool told_by_program = state_.load() == State::Responded;
-    enter(State::Connected);
+    const State before = enter(State::Connected);
     awaited_no_more();
-    {
-        const base::Lock lock{mutex_};
-        established_told_ = true;
-    }
-    if (!told_by_program) {
+    if (before != State::Responded) {  // then rdma_establish() tells the program
         push_outcome(RDMA_CM_EVENT_ESTABLISHED);
     }
 }
 
 void TcpId::connection_ended() {
-    bool told = false;
     awaited_no_more();
-    {
-        const base::Lock lock{mutex_};
-        told = established_told_;
-    }
-    enter(State::Closed);
-    if (told) {
+    if (enter(State::Closed) == State::Connected) {
         push(RDMA_CM_EVENT_DISCONNECTED, 0, std::move(end_));
     } else {
         push(RDMA_CM_EVENT_CONNECT_ERROR, -ECONNRESET, std::move(end_));

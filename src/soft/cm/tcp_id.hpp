@@ -99,8 +99,7 @@ private:
     std::vector<std::byte> reply_data_;
     std::unique_ptr<TlsProof> proof_;              // of the peer's identity; written once
     std::atomic<const char *> identity_{nullptr};  // its characters from then on
-    bool established_told_ GUARDED_BY(mutex_) = false;
-    std::shared_ptr<Group> handshake_group_;  // the group of the channel when the handshake began
+    std::shared_ptr<Group> handshake_group_;       // the group of the channel when the handshake began
     std::unique_ptr<Handshake> handshake_ GUARDED_BY(handshake_group_->mutex());
     // It exists while it waits for a reply. connect() makes it before the handshake; then the lock of
     // handshake_group_ guards it.

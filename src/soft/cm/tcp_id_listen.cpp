@@ -57,8 +57,8 @@ base::Result<void> TcpId::listen(int backlog) {
     if (auto listening = tcp::listen(socket_.get(), length); !listening) {
         return listening;
     }
-    listener_ =
-        std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), channel_group(), tls_);
+    listener_ = std::make_unique<Listener>(*this, std::move(socket_), *std::move(spare), channel_group(),
+                                           tls_, false);
     enter(State::Listening);
     return {};
 }
