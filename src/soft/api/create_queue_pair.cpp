@@ -128,7 +128,7 @@ base::Result<AnyQueuePair *> create_queue_pair(ibv_pd &domain, ibv_qp_init_attr 
     const auto made = create(domain, attributes, who, xrcd);
     if (made && send_operations != 0) {
         try {
-            (*made)->prepare_requests_by(std::make_unique<WorkRequests>(**made, attributes.cap));
+            (*made)->prepare_requests_by(std::make_shared<WorkRequests>(**made, attributes.cap));
         } catch (const std::bad_alloc &) {
             AnyQueuePair::destroy(*made);
             throw;

@@ -107,7 +107,8 @@ base::Result<TcpId::HeldQueuePair> TcpId::choose_queue_pair(std::uint32_t number
 }
 
 base::Result<void> TcpId::disconnect_when_sent() {
-    if (const HeldQueuePair connected = queue_pair(); !connected || !connected->disconnect_when_sent(*this)) {
+    if (const HeldQueuePair connected = queue_pair();
+        !connected || !connected->disconnect(*this, QueuePair::When::Sent)) {
         return base::failure(EINVAL);
     }
     return {};

@@ -92,9 +92,10 @@ public:
     void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // Flushes the open operations, tells the peer, and lets it read the completed ones. The owner is told
     // when that is done. Returns false when the connection never belonged to that owner.
-    [[nodiscard]] bool disconnect(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
-    // Does the same when the operations that are posted now are done.
-    [[nodiscard]] bool disconnect_when_sent(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
+    // With When::Sent, it begins to do that when the operations that are posted now are done.
+    enum class When : std::uint8_t { Now, Sent };
+    [[nodiscard]] bool disconnect(const ConnectionOwner &owner, When when = When::Now)
+        EXCLUDES(group_->mutex());
 
     // ---- its connector ----
     [[nodiscard]] Connector *connector() const { return connector_.get(); }
@@ -164,7 +165,6 @@ private:
 
     // queue_pair_end.cpp
     void give_up() EXCLUDES(group_->mutex());
-    void disconnect() EXCLUDES(group_->mutex());
     void end_here() REQUIRES(group_->mutex());
     void end(Broken broken) REQUIRES(group_->mutex());
     void end(const Ending &how, ConnectionEvent event = ConnectionEvent::Breaks) REQUIRES(group_->mutex());

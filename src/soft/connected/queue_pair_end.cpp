@@ -137,40 +137,18 @@ void QueuePair::leave_to_engine() {
     }
 }
 
-bool QueuePair::disconnect(const ConnectionOwner &owner) {
+bool QueuePair::disconnect(const ConnectionOwner &owner, When when) {
     if (inherited()) {
         return false;
     }
-    {
-        const base::Lock lock{group_->mutex()};
-        if (owner_ != &owner) {
-            return false;
-        }
-    }
-    disconnect();
-    return true;
-}
-
-bool QueuePair::disconnect_when_sent(const ConnectionOwner &owner) {
-    if (inherited()) {
-        return false;
-    }
-    {
-        const base::Lock lock{group_->mutex()};
-        if (owner_ != &owner) {
-            return false;
-        }
-        if (sender_.finish_when_sent()) {
-            return true;
-        }
-    }
-    disconnect();
-    return true;
-}
-
-void QueuePair::disconnect() {
     const base::Lock lock{group_->mutex()};
-    end_here();
+    if (owner_ != &owner) {
+        return false;
+    }
+    if (when == When::Now || !sender_.finish_when_sent()) {
+        end_here();
+    }
+    return true;
 }
 
 void QueuePair::end_here() {
@@ -180,7 +158,7 @@ void QueuePair::end_here() {
     }
 }
 
-// Works as disconnect(). On a queue pair that was never connected it flushes the posted requests.
+// Disconnects. On a queue pair that was never connected it flushes the posted requests.
 void QueuePair::give_up() {
     const base::Lock lock{group_->mutex()};
     if (const ConnectionState now = state_.now();

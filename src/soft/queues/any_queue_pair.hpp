@@ -34,11 +34,7 @@ inline constexpr std::uint32_t lowest_port_of_number = 1024;
     return type == IBV_QPT_RC || is_xrc(type);
 }
 
-// The requests that a program prepares one by one (ibv_wr_start): work_requests.hpp.
-class PreparedRequests {
-public:
-    virtual ~PreparedRequests() = default;
-};
+class WorkRequests;
 
 // An ibv_qp_ex with the layout of verbs.h. The constructor counts it as a user of its protection domain,
 // completion queues and XRC domain; the destructor undoes that.
@@ -106,9 +102,9 @@ public:
     [[nodiscard]] const char *link_name() const { return link_name_.load(std::memory_order_acquire); }
 
     // Takes the object by which requests can be prepared one by one; the table of ibv_qp_ex is filled in.
-    void prepare_requests_by(std::unique_ptr<PreparedRequests> requests) { prepared_ = std::move(requests); }
+    void prepare_requests_by(std::shared_ptr<WorkRequests> requests) { prepared_ = std::move(requests); }
     // Returns null when there is no such object.
-    [[nodiscard]] PreparedRequests *prepared_requests() const { return prepared_.get(); }
+    [[nodiscard]] WorkRequests *prepared_requests() const { return prepared_.get(); }
 
 protected:
     // `number` is one that no other has, or 0 for the next free one that names no port. One of type XRC_RECV
@@ -152,7 +148,7 @@ private:
     const std::uint64_t creation_;
     std::atomic<unsigned> holds_{0};
     std::atomic<const char *> link_name_{nullptr};
-    std::unique_ptr<PreparedRequests> prepared_;
+    std::shared_ptr<WorkRequests> prepared_;
 };
 
 // Returns the sizes that a queue pair gets, at least those that are asked for. Fails with EINVAL when they

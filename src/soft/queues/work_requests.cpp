@@ -13,7 +13,7 @@ namespace soft {
 namespace {
 
 WorkRequests &of(ibv_qp_ex *qp) {
-    return static_cast<WorkRequests &>(*static_cast<AnyQueuePair *>(qp)->prepared_requests());
+    return *static_cast<AnyQueuePair *>(qp)->prepared_requests();
 }
 
 void add_rdma(ibv_qp_ex *qp, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t address,

@@ -13,7 +13,7 @@
 
 namespace soft {
 
-class WorkRequests final : public PreparedRequests {
+class WorkRequests {
 public:
     // Fills in the table of the queue pair, to which the object belongs.
     WorkRequests(AnyQueuePair &queue_pair, const ibv_qp_cap &cap);
