@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -166,17 +165,6 @@ std::string progress_line(std::uint64_t bytes, std::uint64_t total_bytes, double
     }
     const auto &fitting = columns >= 40 && text.size() <= room ? text : percent + "  " + rate;
     return fitting.size() <= room ? fitting : percent.substr(0, room);
-}
-
-double percentile(std::vector<double> samples, double share) {
-    if (samples.empty()) {
-        return 0;
-    }
-    const double rank = std::ceil(share * static_cast<double>(samples.size()));
-    const auto index = std::min(samples.size(), std::max(std::size_t{1}, static_cast<std::size_t>(rank))) - 1;
-    const auto nth = samples.begin() + static_cast<std::ptrdiff_t>(index);
-    std::ranges::nth_element(samples, nth);
-    return *nth;
 }
 
 std::string format_seconds(double seconds) {

@@ -77,9 +77,6 @@ private:
     std::chrono::steady_clock::time_point next_;
 };
 
-// Returns the smallest sample that at least this share (0 to 1) of all do not exceed; 0 without samples.
-[[nodiscard]] double percentile(std::vector<double> samples, double share);
-
 // Returns the time in a suitable unit, such as "1.25 ms".
 [[nodiscard]] std::string format_seconds(double seconds);
 

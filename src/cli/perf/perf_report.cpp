@@ -104,7 +104,8 @@ std::string perf_table_line(const PerfRow &row) {
     cells.push_back(fmt::format("{:.0f}", row.rdma.rate()));
     cells.push_back(fmt::format("{:.3f}", row.rdma.rate() * row.load.bytes / 1e9));
     cells.push_back(microseconds(row.tcp.latencies.percentile(0.5)));
-    cells.push_back(row.ratios.empty() ? "-" : fmt::format("{:.2f}", percentile(row.ratios, 0.5)));
+    cells.push_back(row.ratios.empty() ? "-"
+                                       : fmt::format("{:.2f}", row.ratios[(row.ratios.size() - 1) / 2]));
     const bool is_weaker = row.load.op == PerfOp::Flush && row.durability == Durability::None;
     return in_columns(cells) + (is_weaker ? "  not durable\n" : "\n");
 }
@@ -135,14 +136,14 @@ nlohmann::ordered_json perf_json(const PerfRow &row) {
     }
     json.update(measured_json(row.rdma, row.load));
     json["tcp"] = measured_json(row.tcp, row.load);
-    const auto ratio = [&row](double share) {
-        return row.ratios.empty() ? nlohmann::ordered_json{}
-                                  : nlohmann::ordered_json(percentile(row.ratios, share));
+    const std::size_t pairs = row.ratios.size();
+    const auto ratio = [&row](std::size_t place) {
+        return row.ratios.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(row.ratios[place]);
     };
-    json["ratio"] = ratio(0.5);
+    json["ratio"] = ratio((pairs - 1) / 2);
     json["ratio_min"] = ratio(0);
-    json["ratio_max"] = ratio(1);
-    json["pairs"] = row.ratios.size();
+    json["ratio_max"] = ratio(pairs - 1);
+    json["pairs"] = pairs;
     return json;
 }
 

@@ -4,6 +4,8 @@
 // so the percentiles are of the operations that were started, and not of time.
 #include "cli/perf/perf_run.hpp"
 
+#include <algorithm>
+
 #include "cli/perf/perf_tcp.hpp"
 
 namespace cli {
@@ -140,6 +142,7 @@ Outcome<> measure(const DevicePeer &device, const Address &address, const PerfLi
             row.ratios.push_back(tcp_first ? second / first : first / second);
         }
     }
+    std::ranges::sort(row.ratios);
     return {};
 }
 

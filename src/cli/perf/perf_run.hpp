@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "cli/perf/histogram.hpp"
+#include "cli/histogram.hpp"
 #include "cli/perf/perf_path.hpp"
 #include "cli/perf/perf_rdma.hpp"
 
@@ -36,7 +36,7 @@ struct PerfRow {
     Durability durability = Durability::None;
     Measured rdma;
     Measured tcp;
-    std::vector<double> ratios;  // of the two rates, one for each pair
+    std::vector<double> ratios;  // of the two rates, one for each pair, the smallest first
 };
 
 // Measures in pairs: RDMA and TCP, then TCP and RDMA, so that the machine's other load affects both. A signal

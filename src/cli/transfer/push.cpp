@@ -182,9 +182,10 @@ void print_summary(const TransferOptions &options, const Session &session, const
                    std::uint64_t sent, double seconds, double commit_seconds) {
     const bool durable = session.offer().durability != Durability::None;
     const std::string memory = durability_text(session.offer().durability);
-    const double p50 = percentile(session.store_seconds(), 0.5);
-    const double p99 = percentile(session.store_seconds(), 0.99);
-    const std::size_t portions = session.store_seconds().size();
+    const Histogram &times = session.store_times();
+    const double p50 = static_cast<double>(times.percentile(0.5)) / 1e9;
+    const double p99 = static_cast<double>(times.percentile(0.99)) / 1e9;
+    const std::uint64_t portions = times.count();
     Summary summary;
     summary.add_json("command", "push");
     add_to_summary(summary, options, session, content, seconds);

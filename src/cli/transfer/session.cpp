@@ -352,8 +352,7 @@ Outcome<> Session::take_answer(std::size_t place) {
     asked_.pop_front();
     answer_ = *answer;
     if (asked.ask == Ask::Store) {
-        const std::chrono::duration<double> took = Clock::now() - asked.since;
-        store_seconds_.push_back(took.count());
+        store_times_.record(Clock::now() - asked.since);
     }
     const bool is_stored = asked.ask == Ask::Store || asked.ask == Ask::Alive || asked.ask == Ask::Reserve;
     if (is_stored && answer->verdict == Verdict::NoRoom) {

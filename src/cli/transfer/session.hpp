@@ -12,8 +12,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "cli/histogram.hpp"
 #include "cli/mapping.hpp"
 #include "cli/transfer/client_connection.hpp"
 
@@ -85,8 +85,8 @@ public:
     [[nodiscard]] Outcome<std::string> look(std::uint64_t longest, std::uint64_t length = 0,
                                             std::uint64_t offset = 0);
 
-    // Returns how long the server took to store each portion, until its answer came, in seconds.
-    [[nodiscard]] const std::vector<double> &store_seconds() const { return store_seconds_; }
+    // Returns how long the server took to store the portions, until its answers came.
+    [[nodiscard]] const Histogram &store_times() const { return store_times_; }
 
     // Closes the connection.
     void close() { server_.close(); }
@@ -139,7 +139,7 @@ private:
     std::uint64_t asked_count_ = 0;
     Clock::time_point last_asked_ = Clock::now();
     Answer answer_;  // the last answer
-    std::vector<double> store_seconds_;
+    Histogram store_times_;
 };
 
 }  // namespace cli

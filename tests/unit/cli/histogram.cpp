@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf/histogram: percentiles agree with those of the sorted samples, within the width of a class.
-#include "cli/perf/histogram.hpp"
+// cli/histogram: percentiles agree with those of the sorted samples, within the width of a class.
+#include "cli/histogram.hpp"
 
 #include <memory>
 #include <random>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf/histogram: the results that come from the classes.
-#include "cli/perf/histogram.hpp"
+// cli/histogram: the results that come from the classes.
+#include "cli/histogram.hpp"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// cli/perf/histogram: counts how often each latency occurred, in a fixed amount of memory.
+// cli/histogram: counts how often each latency occurred, in a fixed amount of memory.
 #pragma once
 
 #include <algorithm>
