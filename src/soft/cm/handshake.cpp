@@ -119,7 +119,7 @@ void Handshake::progress() {
         connected();
         return;
     }
-    if (tls_ != nullptr && !secure()) {
+    if (tls_ != nullptr && !go_on_with_tls()) {
         return;
     }
     if (!read_up_to(wire::mpa_header_bytes)) {
@@ -157,7 +157,7 @@ void Handshake::connected() {
     }
     connecting_ = false;
     group_->change(*this, link_->descriptor(), {.writable = true}, {.readable = true});
-    (void)(tls_ != nullptr ? secure() : send_request());
+    (void)(tls_ != nullptr ? go_on_with_tls() : send_request());
 }
 
 bool Handshake::send_request() {
@@ -187,7 +187,7 @@ bool Handshake::has_its_turn() {
     if (!link_->ready().readable) {
         return false;  // there is no step
     }
-    if (!group_->may_take_long(base::origin_of(peer_))) {
+    if (!group_->take_long_turn(base::origin_of(peer_))) {
         waits_ = waits_.value_or(base::Clock::now());
         return false;
     }
@@ -199,7 +199,7 @@ bool Handshake::has_its_turn() {
 
 // Goes on with the handshake of TLS. Returns true when the link is secure, and the initiator's request is
 // sent.
-bool Handshake::secure() {
+bool Handshake::go_on_with_tls() {
     if (!has_its_turn()) {
         return false;
     }

@@ -91,7 +91,7 @@ private:
     void connected();
     [[nodiscard]] bool send_request();
     [[nodiscard]] bool has_its_turn();
-    [[nodiscard]] bool secure();
+    [[nodiscard]] bool go_on_with_tls();
     [[nodiscard]] const char *missing() const;
     void fail(int error, const char *text);
     void fail_to_receive(int error);

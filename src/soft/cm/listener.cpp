@@ -61,7 +61,7 @@ Listener::~Listener() {
     (void)shutdown(socket_.get(), SHUT_RDWR);  // closing it is not enough when a child has it too
 }
 
-bool Listener::has_spare() {
+bool Listener::take_spare() {
     if (!spare_) {
         spare_ = spare_of(socket_).value_or(base::Fd{});
     }
@@ -71,7 +71,7 @@ bool Listener::has_spare() {
 // The kernel looks for a descriptor before it looks for a connection. Without a free descriptor accept(2)
 // therefore fails also when no connection waits.
 base::Result<tcp::AcceptedSocket> Listener::accept_next() {
-    if (!has_spare()) {
+    if (!take_spare()) {
         return base::last_failure();
     }
     auto accepted = tcp::accept(socket_.get());
@@ -79,7 +79,7 @@ base::Result<tcp::AcceptedSocket> Listener::accept_next() {
         spare_.reset();
         accepted = tcp::accept(socket_.get());
         if (!accepted) {
-            (void)has_spare();
+            (void)take_spare();
         }
     }
     return accepted;

@@ -57,7 +57,7 @@ public:
 
 private:
     // Takes a spare descriptor, if it has none. Returns whether it has one now.
-    bool has_spare() REQUIRES(group_->mutex());
+    bool take_spare() REQUIRES(group_->mutex());
     // Accepts the next connection, with the spare descriptor when there is no other.
     [[nodiscard]] base::Result<tcp::AcceptedSocket> accept_next() REQUIRES(group_->mutex());
     void begin_accepted(tcp::AcceptedSocket accepted) REQUIRES(group_->mutex());

@@ -80,7 +80,7 @@ private:
     void adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &request);
     // Returns whether a request from an origin may wait for the program. Another request may be rejected for
     // it.
-    [[nodiscard]] bool has_room_for_request(base::Origin origin);
+    [[nodiscard]] bool make_room_for_request(base::Origin origin);
     void look_at_awaited(base::Origin origin);
     void adoption_failed(int error);
     // Makes this id the request that came on the handshake's link. Returns false when no device serves the

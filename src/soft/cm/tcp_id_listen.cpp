@@ -110,7 +110,7 @@ void TcpId::request_arrived(Handshake &handshake, const wire::MpaFrame &request)
         return;
     }
     const base::Origin origin = base::origin_of(handshake.peer());
-    if (!has_room_for_request(origin)) {
+    if (!make_room_for_request(origin)) {
         BASE_LOG_PEER(Warning, "no connection with %s: the program has not fetched the %d requests before",
                       tcp::text_of(handshake.peer()).c_str(), limits::in_force().max_unfetched_requests);
         return;
@@ -151,7 +151,7 @@ void TcpId::adopted_request_arrived(Handshake &handshake, const wire::MpaFrame &
 
 // When no place is free, the newest request of the origin that has most is rejected. So a peer that asks
 // again and again takes no places from others.
-bool TcpId::has_room_for_request(base::Origin origin) {
+bool TcpId::make_room_for_request(base::Origin origin) {
     if (count_.unfetched_requests() < limits::in_force().max_unfetched_requests) {
         return true;
     }

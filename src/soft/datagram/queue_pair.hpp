@@ -96,8 +96,8 @@ private:
         BadMemory    // not sent: the program's memory cannot be read
     };
     [[nodiscard]] SendOutcome send_now(const PostedDatagram &request) REQUIRES(send_mutex_);
-    // Works as Sender::wait_for_completions().
-    void wait_for_completions() const EXCLUDES(send_mutex_);
+    // Works as Sender::wait_for_posts().
+    void wait_for_posts() const EXCLUDES(send_mutex_);
     void complete(const PostedDatagram &request, ibv_wc_status status) REQUIRES(send_mutex_);
     void fail_sending() REQUIRES(send_mutex_);
     void flush_requests() REQUIRES(send_mutex_);

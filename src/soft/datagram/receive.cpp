@@ -143,7 +143,7 @@ std::optional<DatagramQueuePair::Drop> DatagramQueuePair::deliver(std::span<cons
     completion.qp_num = qp_base.qp_num;
     completion.src_qp = header->source;
     completion.wc_flags = IBV_WC_GRH | (header->has_immediate ? unsigned{IBV_WC_WITH_IMM} : 0U);
-    wait_for_completions();
+    wait_for_posts();
     const bool failed = completion.status != IBV_WC_SUCCESS;
     if (!receive_queue_cq_.push(completion, *this, CompletionQueue::WorkQueue::Receive, 1,
                                 header->solicited || failed) ||

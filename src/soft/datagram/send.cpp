@@ -157,7 +157,7 @@ DatagramQueuePair::SendOutcome DatagramQueuePair::send_now(const PostedDatagram 
                              : SendOutcome::Gone;
 }
 
-void DatagramQueuePair::wait_for_completions() const {
+void DatagramQueuePair::wait_for_posts() const {
     const base::Lock lock{send_mutex_};
 }
 

@@ -186,7 +186,7 @@ bool DirectAccess::is_copied_by_kernel() const {
 }
 
 // Prepares an access of the offer that was found last, which begins after it.
-bool DirectAccess::is_ready() {
+bool DirectAccess::prepare_access() {
     if (!is_known() && !prove()) {
         return false;
     }
@@ -211,7 +211,7 @@ bool DirectAccess::is_there() {
 
 bool DirectAccess::note_for_flush(std::uint32_t key, std::uint64_t address, std::size_t bytes,
                                   Durability &durability) {
-    if (!is_ready() || peer_has_to_flush_ || !may_use_mapping()) {
+    if (!prepare_access() || peer_has_to_flush_ || !may_use_mapping()) {
         return false;
     }
     Reached reached;

@@ -177,7 +177,7 @@ private:
     void look_for(Mapped &mapped);
     void forget(Mapped &mapped);
     [[nodiscard]] bool find(std::uint32_t key);
-    [[nodiscard]] bool is_ready();
+    [[nodiscard]] bool prepare_access();
     // Returns whether the peer's thread was proven once.
     [[nodiscard]] bool is_known() const { return thread_ != 0; }
     [[nodiscard]] bool is_of_process() const;

@@ -128,7 +128,7 @@ bool DirectAccess::may_use_mapping() const {
 // It is flat, because a few bytes take fewer instructions than to enter the functions that it calls.
 [[gnu::hot, gnu::flatten]] bool DirectAccess::copy(Way way, std::uint32_t key, std::uint64_t address,
                                                    std::span<const iovec> here, std::size_t bytes) {
-    if (!is_ready()) {
+    if (!prepare_access()) {
         return false;
     }
     if (may_use_mapping()) {
@@ -226,7 +226,7 @@ bool DirectAccess::copy_by_kernel(Way way, std::uint32_t key, std::uint64_t addr
 
 bool DirectAccess::atomic(std::uint32_t key, std::uint64_t address, const Atomic &operation,
                           std::uint64_t &original) {
-    if (address % atomic_bytes != 0 || !is_ready() || !may_use_mapping()) {
+    if (address % atomic_bytes != 0 || !prepare_access() || !may_use_mapping()) {
         return false;
     }
     const unsigned right =

@@ -121,7 +121,7 @@ void Group::clear_deadline(Source &source) {
     spare_ = std::move(buffer);
 }
 
-bool Group::may_take_long(base::Origin origin) {
+bool Group::take_long_turn(base::Origin origin) {
     const auto took = std::span{took_long_}.first(times_long_);
     if (took.size() == most_long || std::ranges::find(took, origin) != took.end()) {
         return false;

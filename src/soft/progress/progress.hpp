@@ -96,10 +96,11 @@ public:
     [[nodiscard]] Buffer borrow_buffer(std::size_t size) REQUIRES(mutex_);
     void give_back(Buffer buffer) REQUIRES(mutex_);
 
-    // Returns whether a source may take a step in this turn that takes as long as many others, such as an
-    // operation with a private key. Each origin may take one in a turn, and all of them few, so that nobody
-    // waits for all such steps of others. The source has a descriptor that gives it another turn.
-    [[nodiscard]] bool may_take_long(base::Origin origin) REQUIRES(mutex_);
+    // Takes a source's turn for a step that takes as long as many others, such as an operation with a private
+    // key. Returns false when it may not take one now. Each origin may take one in a turn, and all of them
+    // few, so that nobody waits for all such steps of others. The source has a descriptor that gives it
+    // another turn.
+    [[nodiscard]] bool take_long_turn(base::Origin origin) REQUIRES(mutex_);
 
     // Needs no lock. Callers must order their changes to one source.
     void change(Source &source, int fd, Interest from, Interest to);

@@ -174,7 +174,7 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
             return false;
         }
         // The message may answer one of ours, which completes first: programs that poll one queue rely on it.
-        parts_.sender.wait_for_completions();
+        parts_.sender.wait_for_posts();
     }
     incoming_.count_segment();
     if (awaits_peer(state()) && segment.opcode != wire::Opcode::Terminate) {

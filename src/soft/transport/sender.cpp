@@ -73,8 +73,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
 // Puts the requests into the batch, and leaves it to later ones, to the next look for completions, or to the
 // engine to send it. Returns false when it has to be sent now.
 [[gnu::hot, gnu::always_inline]] inline bool Sender::hold() {
-    if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() ||
-        !(holds_ || may_begin_to_hold())) {
+    if (!may_transmit_ || responses_.has_next() || owes_acknowledgement() || !(holds_ || prepare_to_hold())) {
         return false;
     }
     while (queue_.has_next()) {
@@ -94,7 +93,7 @@ Sender::Sender(ibv_qp &qp, const ibv_qp_cap &cap, bool signal_all, const Asker &
 }
 
 // Stays true while requests are held: a broken link ends that, and transmit() alone finds the link full.
-bool Sender::may_begin_to_hold() {
+bool Sender::prepare_to_hold() {
     return may_hold_ && !broken_ && !full_ &&
            (batch_.empty() ? batch_.make_room_for_many() : batch_.has_room());
 }
@@ -141,7 +140,7 @@ bool Sender::may_begin_to_hold() {
     return error;
 }
 
-[[gnu::noinline]] bool Sender::agreed(unsigned operation, const char *name) const {
+[[gnu::noinline]] bool Sender::require_agreed(unsigned operation, const char *name) const {
     if ((peer_operations_.load(std::memory_order_relaxed) & operation) != 0) {
         return true;
     }
@@ -177,9 +176,9 @@ bool Sender::may_begin_to_hold() {
             return request.num_sge > limits::max_sge_rd || parameters_.ord == 0 ? EINVAL : 0;
         case IBV_WR_RDMA_WRITE_WITH_IMM:
         case IBV_WR_SEND_WITH_IMM:
-            return agreed(SOFTRDMA_OPERATION_IMMEDIATE, "immediate data") ? 0 : EOPNOTSUPP;
+            return require_agreed(SOFTRDMA_OPERATION_IMMEDIATE, "immediate data") ? 0 : EOPNOTSUPP;
         case IBV_WR_ATOMIC_WRITE:
-            if (!agreed(SOFTRDMA_OPERATION_ATOMIC_WRITE, "ATOMIC WRITE")) {
+            if (!require_agreed(SOFTRDMA_OPERATION_ATOMIC_WRITE, "ATOMIC WRITE")) {
                 return EOPNOTSUPP;
             }
             return bytes != wire::atomic_write_bytes ||
@@ -188,7 +187,7 @@ bool Sender::may_begin_to_hold() {
                        : 0;
         case IBV_WR_ATOMIC_CMP_AND_SWP:
         case IBV_WR_ATOMIC_FETCH_AND_ADD:
-            if (!agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
+            if (!require_agreed(SOFTRDMA_OPERATION_ATOMIC, "an atomic operation")) {
                 return EOPNOTSUPP;
             }
             return !is_reliable(qp_.qp_type) || bytes != wire::atomic_bytes ||
@@ -199,7 +198,7 @@ bool Sender::may_begin_to_hold() {
         case IBV_WR_LOCAL_INV:
             return window_change_due;
         case SOFTRDMA_WR_FLUSH:
-            if (!agreed(SOFTRDMA_OPERATION_FLUSH, "FLUSH")) {
+            if (!require_agreed(SOFTRDMA_OPERATION_FLUSH, "FLUSH")) {
                 return EOPNOTSUPP;
             }
             if (request.imm_data != SOFTRDMA_FLUSH_GLOBAL && request.imm_data != SOFTRDMA_FLUSH_PERSISTENT) {
@@ -443,7 +442,7 @@ void Sender::fail(int error) {
     break_link({.by = EndReason::Link, .error = error});
 }
 
-[[gnu::hot]] void Sender::wait_for_completions() const {
+[[gnu::hot]] void Sender::wait_for_posts() const {
     const base::Lock lock{mutex_};
 }
 

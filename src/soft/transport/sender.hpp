@@ -126,7 +126,7 @@ public:
 
     // Returns when the completions are there of the requests whose bytes the peer may have. Another thread
     // may be in post(): the link has taken its bytes, and the thread has not pushed the completions yet.
-    void wait_for_completions() const EXCLUDES(mutex_);
+    void wait_for_posts() const EXCLUDES(mutex_);
 
     // ---- answers ----
     [[nodiscard]] bool owes_all_it_may() const EXCLUDES(mutex_);
@@ -174,12 +174,12 @@ private:
     // posted, the count of free places, the faults.
     void needs_no_lock() const ASSERT_SHARED_CAPABILITY(mutex_) {}
     [[nodiscard]] int check(const ibv_send_wr &request, std::uint64_t &bytes) const REQUIRES(mutex_);
-    [[nodiscard]] bool agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
+    [[nodiscard]] bool require_agreed(unsigned operation, const char *name) const REQUIRES(mutex_);
     [[nodiscard]] int enqueue(const ibv_send_wr &request, std::uint32_t bytes, bool all_or_nothing,
                               bool &may_wait) REQUIRES(mutex_);
     [[nodiscard]] bool count_post() REQUIRES(mutex_);
     [[nodiscard]] bool hold() REQUIRES(mutex_);
-    [[nodiscard]] bool may_begin_to_hold() REQUIRES(mutex_);
+    [[nodiscard]] bool prepare_to_hold() REQUIRES(mutex_);
     void drop_batch() REQUIRES(mutex_);
     void transmit() REQUIRES(mutex_);
     [[nodiscard]] bool send_batch(std::size_t &bytes) REQUIRES(mutex_);
