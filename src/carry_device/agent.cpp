@@ -54,8 +54,8 @@ constexpr milliseconds waits_for_quiet{1000};
 constexpr std::chrono::seconds asks_after{1};
 constexpr std::chrono::seconds asks_after_at_most{64};
 
-// One connection whose other end is looked for, or that has a mirror.
-struct One {
+// The other end of one connection: it is looked for, or has a mirror.
+struct Peer {
     enum class State {
         Begins,
         Asks,     // side 1
@@ -70,7 +70,7 @@ struct One {
         Over
     };
 
-    One(std::uint32_t where, const carry::FourTuple &which, const carry::BeginningOf &bytes)
+    Peer(std::uint32_t where, const carry::FourTuple &which, const carry::BeginningOf &bytes)
         : place{where}, connection{which}, beginning{bytes, which.side}, name{name_of(which)} {}
 
     const std::uint32_t place;
@@ -103,7 +103,7 @@ struct One {
 };
 
 // An address of this host, and what its device has there.
-struct Here {
+struct LocalEnd {
     carry::FourTuple::End end;
     rpma_peer *peer;
     Endpoint endpoint;
@@ -151,17 +151,17 @@ public:
             wake();
             return;
         }
-        One &one = *known->second;
-        const Lengths lacks = one.lacks;
-        const bool has_come = lacks != Lengths{} && one.beginning.has(lacks);
-        const bool is_late = one.state < One::State::Resolves && one.asked_again_at != 0 &&
-                             base::Clock::now().time_since_epoch().count() > one.asked_again_at;
+        Peer &peer = *known->second;
+        const Lengths lacks = peer.lacks;
+        const bool has_come = lacks != Lengths{} && peer.beginning.has(lacks);
+        const bool is_late = peer.state < Peer::State::Resolves && peer.asked_again_at != 0 &&
+                             base::Clock::now().time_since_epoch().count() > peer.asked_again_at;
         if (has_come) {
-            one.lacks = Lengths{};
+            peer.lacks = Lengths{};
         }
         if (is_late) {
-            one.asked_again_at = 0;
-            one.is_asked_again = true;
+            peer.asked_again_at = 0;
+            peer.is_asked_again = true;
         }
         if (has_come || is_late) {
             wake();
@@ -169,41 +169,42 @@ public:
     }
     Copy *found(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
-        const auto one = looked_for_.find(place);
-        return one != looked_for_.end() && one->second->state == One::State::Found ? one->second->copy.get()
-                                                                                   : nullptr;
+        const auto peer = looked_for_.find(place);
+        return peer != looked_for_.end() && peer->second->state == Peer::State::Found
+                   ? peer->second->copy.get()
+                   : nullptr;
     }
     Copy *take(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
-        const auto one = looked_for_.find(place);
-        if (one == looked_for_.end() || one->second->state != One::State::Found) {
+        const auto peer = looked_for_.find(place);
+        if (peer == looked_for_.end() || peer->second->state != Peer::State::Found) {
             return nullptr;
         }
-        Copy *const copy = one->second->copy.get();
-        one->second->state = One::State::Taken;
-        looked_for_.erase(one);
+        Copy *const copy = peer->second->copy.get();
+        peer->second->state = Peer::State::Taken;
+        looked_for_.erase(peer);
         return copy;
     }
     void decline(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
-        if (const auto one = looked_for_.find(place); one != looked_for_.end()) {
-            one->second->is_declined = true;
+        if (const auto peer = looked_for_.find(place); peer != looked_for_.end()) {
+            peer->second->is_declined = true;
             wake();
         }
     }
     void forget(std::uint32_t place) {
         const std::lock_guard lock{mutex_};
-        if (const auto one = looked_for_.find(place); one != looked_for_.end()) {
-            one->second->is_forgotten = true;
-            looked_for_.erase(one);
+        if (const auto peer = looked_for_.find(place); peer != looked_for_.end()) {
+            peer->second->is_forgotten = true;
+            looked_for_.erase(peer);
             wake();
         }
     }
     void retire(const carry::Mirror &mirror) {
         const std::lock_guard lock{mutex_};
-        for (One &one : all_) {
-            if (one.copy.get() == &mirror) {
-                one.is_forgotten = true;
+        for (Peer &peer : all_) {
+            if (peer.copy.get() == &mirror) {
+                peer.is_forgotten = true;
             }
         }
         wake();
@@ -217,9 +218,9 @@ public:
             {
                 const std::lock_guard lock{mutex_};
                 bool is_quiet = true;
-                for (const One &one : all_) {
-                    const bool may_push = one.state >= One::State::Found && one.copy != nullptr;
-                    is_quiet = is_quiet && (!may_push || one.copy->is_quiet());
+                for (const Peer &peer : all_) {
+                    const bool may_push = peer.state >= Peer::State::Found && peer.copy != nullptr;
+                    is_quiet = is_quiet && (!may_push || peer.copy->is_quiet());
                 }
                 if (is_quiet) {
                     return;
@@ -231,15 +232,15 @@ public:
 
 private:
     void wake() const {
-        const std::uint64_t one = 1;
-        (void)!write(bell_, &one, sizeof(one));
+        const std::uint64_t peer = 1;
+        (void)!write(bell_, &peer, sizeof(peer));
     }
 
     void run() {
-        if (!spares_.listens(events_)) {
+        if (!spares_.begin_to_listen(events_)) {
             BASE_LOG(Info, "no TCP port is left to replace a device that has lost the peer");
         }
-        if (!finding_.takes_port(events_)) {
+        if (!finding_.take_port(events_)) {
             BASE_LOG(Info,
                      "UDP port %u is another program's: other hosts do not find this process's connections",
                      unsigned{Finding::well_known});
@@ -252,15 +253,15 @@ private:
             bool others = std::exchange(has_more_, false);
             for (int i = 0; i < count; ++i) {
                 if (events[i].data.ptr != nullptr) {
-                    serve(*static_cast<One *>(events[i].data.ptr));
+                    serve(*static_cast<Peer *>(events[i].data.ptr));
                 } else {
                     others = true;
                 }
             }
             if (others) {
-                has_more_ = finding_.serve([this](const Finding::Heard &heard) { return hears(heard); });
-                for (Here &here : here_) {
-                    while (accepts(here)) {
+                has_more_ = finding_.serve([this](const Finding::Heard &heard) { return hear(heard); });
+                for (LocalEnd &here : here_) {
+                    while (accept_request(here)) {
                     }
                 }
             }
@@ -273,88 +274,88 @@ private:
 
     // The list changes in this thread only, but for what others add.
     void look_at_all() {
-        std::vector<One *> all;
+        std::vector<Peer *> all;
         {
             const std::lock_guard lock{mutex_};
-            for (One &one : all_) {
-                all.push_back(&one);
+            for (Peer &peer : all_) {
+                all.push_back(&peer);
             }
         }
         waits_ = false;
-        for (One *const one : all) {
-            advance(*one);
-            if (one->state == One::State::Over) {
-                unwatch(*one);
-                std::list<One> over;  // ends without the lock
+        for (Peer *const peer : all) {
+            advance(*peer);
+            if (peer->state == Peer::State::Over) {
+                unwatch(*peer);
+                std::list<Peer> over;  // ends without the lock
                 const std::lock_guard lock{mutex_};
-                if (const auto known = looked_for_.find(one->place);
-                    known != looked_for_.end() && known->second == one) {
+                if (const auto known = looked_for_.find(peer->place);
+                    known != looked_for_.end() && known->second == peer) {
                     looked_for_.erase(known);
                 }
-                const auto place = std::ranges::find(all_, one, [](const One &other) { return &other; });
+                const auto place = std::ranges::find(all_, peer, [](const Peer &other) { return &other; });
                 over.splice(over.begin(), all_, place);
             }
         }
     }
 
-    void advance(One &one) {
-        using State = One::State;
-        switch (one.state.load()) {
+    void advance(Peer &peer) {
+        using State = Peer::State;
+        switch (peer.state.load()) {
             case State::Begins:
             case State::Asks:
             case State::Listens:
             case State::Rests:
-                if (one.is_forgotten) {
-                    one.state = State::Over;
-                } else if (one.is_declined) {
+                if (peer.is_forgotten) {
+                    peer.state = State::Over;
+                } else if (peer.is_declined) {
                     break;
-                } else if (one.state == State::Begins || one.is_asked_again.exchange(false)) {
-                    begins(one);
-                } else if (one.heard && one.lacks.load() == Lengths{}) {
-                    goes_on_with(one);
+                } else if (peer.state == State::Begins || peer.is_asked_again.exchange(false)) {
+                    begin(peer);
+                } else if (peer.heard && peer.lacks.load() == Lengths{}) {
+                    go_on_with(peer);
                 }
                 break;
             case State::Resolves:
             case State::Connects:
-                if (one.is_forgotten) {
-                    one.state = State::Over;
-                } else if (one.is_declined || one.copy->has_lost_device()) {
-                    rests(one);
+                if (peer.is_forgotten) {
+                    peer.state = State::Over;
+                } else if (peer.is_declined || peer.copy->has_lost_device()) {
+                    rest(peer);
                 }
                 break;
             case State::Found:
             case State::Taken:
-                if (one.is_forgotten) {
-                    enter(one, State::Retires, waits_for_quiet);
+                if (peer.is_forgotten) {
+                    enter(peer, State::Retires, waits_for_quiet);
                     waits_ = true;
                 } else {
-                    withdraws(one);
-                    serve_lost_device(one);
-                    serve_spare(one);
-                    serve_lost(one);
-                    waits_ = one.copy->catches_up() || waits_;
-                    one.owes_answer = one.copy->settles_late() || one.owes_answer;
-                    answer(one);
-                    waits_ = one.copy->awaits_turn() || one.owes_answer || waits_;
+                    withdraw(peer);
+                    serve_lost_device(peer);
+                    serve_spare(peer);
+                    serve_lost(peer);
+                    waits_ = peer.copy->catch_up() || waits_;
+                    peer.owes_answer = peer.copy->settle_late() || peer.owes_answer;
+                    answer(peer);
+                    waits_ = peer.copy->awaits_turn() || peer.owes_answer || waits_;
                 }
                 break;
             case State::Retires:
-                serve_lost_device(one);
-                serve_spare(one);
-                if (one.copy->is_cut_off()) {  // as long as the agents may meet
-                    enter(one, State::Retires, waits_for_quiet);
+                serve_lost_device(peer);
+                serve_spare(peer);
+                if (peer.copy->is_cut_off()) {  // as long as the agents may meet
+                    enter(peer, State::Retires, waits_for_quiet);
                 }
-                if (one.copy->is_quiet() || base::Clock::now() > one.until) {
-                    if (one.copy->conn() != nullptr) {
-                        (void)rpma_conn_disconnect(one.copy->conn());
+                if (peer.copy->is_quiet() || base::Clock::now() > peer.until) {
+                    if (peer.copy->conn() != nullptr) {
+                        (void)rpma_conn_disconnect(peer.copy->conn());
                     }
-                    enter(one, State::Disconnects, waits_for_quiet);
+                    enter(peer, State::Disconnects, waits_for_quiet);
                 }
                 waits_ = true;
                 break;
             case State::Disconnects:
-                if (one.copy->has_lost_device() || base::Clock::now() > one.until) {
-                    one.state = State::Over;
+                if (peer.copy->has_lost_device() || base::Clock::now() > peer.until) {
+                    peer.state = State::Over;
                 }
                 waits_ = true;
                 break;
@@ -363,42 +364,42 @@ private:
         }
     }
 
-    void enter(One &one, One::State state, milliseconds time) {
+    void enter(Peer &peer, Peer::State state, milliseconds time) {
         const std::lock_guard lock{mutex_};
-        one.state = state;
-        one.until = base::Clock::now() + time;
+        peer.state = state;
+        peer.until = base::Clock::now() + time;
     }
 
-    void answer(One &one) const {
-        if (one.owes_answer && one.state == One::State::Taken) {
-            one.owes_answer = !answers_.told(one.place, *one.copy);
+    void answer(Peer &peer) const {
+        if (peer.owes_answer && peer.state == Peer::State::Taken) {
+            peer.owes_answer = !answers_.told(peer.place, *peer.copy);
         }
     }
 
     // The device has lost the peer. Where a thread of the program has the link, its agent and this one meet
     // by TCP.
-    void serve_lost_device(One &one) {
-        if (!one.copy->has_lost_device() || one.copy->is_lost() || one.copy->has_spare()) {
+    void serve_lost_device(Peer &peer) {
+        if (!peer.copy->has_lost_device() || peer.copy->is_lost() || peer.copy->has_spare()) {
             return;
         }
-        if (one.copy->conn() != nullptr) {
-            leave_device(one);
+        if (peer.copy->conn() != nullptr) {
+            leave_device(peer);
         }
         {
             // A program that takes the link after this puts nothing into it.
             const std::lock_guard lock{mutex_};
-            const bool is_used = one.state == One::State::Taken || one.state == One::State::Retires;
-            if (!is_used || one.copy->link().closed[1 - one.connection.side] != 0) {
-                one.copy->loses();
+            const bool is_used = peer.state == Peer::State::Taken || peer.state == Peer::State::Retires;
+            if (!is_used || peer.copy->link().closed[1 - peer.connection.side] != 0) {
+                peer.copy->lose();
                 return;
             }
         }
-        switch (one.attempt.advance(events_, one.connection, one.name, one.copy->peers_spare())) {
+        switch (peer.attempt.advance(events_, peer.connection, peer.name, peer.copy->peers_spare())) {
             case Attempt::Result::Goes:
-                go_on(one, one.attempt.take());
+                go_on(peer, peer.attempt.take());
                 break;
             case Attempt::Result::Fails:
-                one.copy->loses();
+                peer.copy->lose();
                 break;
             case Attempt::Result::Later:
                 break;
@@ -406,88 +407,89 @@ private:
         waits_ = true;
     }
 
-    void leave_device(One &one) {
-        unwatch(one);
-        (void)rpma_conn_disconnect(one.copy->conn());
-        one.copy->leaves_device();
+    void leave_device(Peer &peer) {
+        unwatch(peer);
+        (void)rpma_conn_disconnect(peer.copy->conn());
+        peer.copy->leave_device();
     }
 
     // A forked child may have the descriptors for longer.
-    void unwatch(const One &one) const {
+    void unwatch(const Peer &peer) const {
         int fd = -1;
         const auto forget = [&](int result) {
             if (result == 0) {
                 (void)epoll_ctl(events_, EPOLL_CTL_DEL, fd, nullptr);
             }
         };
-        if (one.request != nullptr) {
-            forget(rpma_conn_req_get_fd(one.request.get(), &fd));
+        if (peer.request != nullptr) {
+            forget(rpma_conn_req_get_fd(peer.request.get(), &fd));
         }
-        if (one.copy != nullptr && one.copy->conn() != nullptr) {
-            forget(rpma_conn_get_event_fd(one.copy->conn(), &fd));
+        if (peer.copy != nullptr && peer.copy->conn() != nullptr) {
+            forget(rpma_conn_get_event_fd(peer.copy->conn(), &fd));
         }
-        if (one.copy != nullptr && one.copy->receive_queue() != nullptr) {
-            forget(rpma_cq_get_fd(one.copy->receive_queue(), &fd));
-        }
-    }
-
-    void serve_spare(One &one) {
-        if (one.copy->has_spare() && one.copy->hears()) {
-            one.owes_answer = true;
-            one.copy->push();
+        if (peer.copy != nullptr && peer.copy->receive_queue() != nullptr) {
+            forget(rpma_cq_get_fd(peer.copy->receive_queue(), &fd));
         }
     }
 
-    void go_on(One &one, Watched fd) {
+    void serve_spare(Peer &peer) {
+        if (peer.copy->has_spare() && peer.copy->hear()) {
+            peer.owes_answer = true;
+            peer.copy->push();
+        }
+    }
+
+    void go_on(Peer &peer, Watched fd) {
         BASE_LOG(Info, "the RDMA device has lost a peer; its connection goes back to TCP");
-        one.copy->goes_on(std::move(fd));
-        one.owes_answer = true;
+        peer.copy->go_on(std::move(fd));
+        peer.owes_answer = true;
     }
 
     // The agent of a peer has come. Who does not know the key is nobody's peer.
     void greeted(const Greeting &greeting, Watched fd) {
-        One *const one = one_of(greeting);
-        const bool comes_itself = one != nullptr && one->connection.side == 1 && one->attempt.is_under_way();
-        const Reply reply = one == nullptr || one->copy->has_spare() ? Reply::Refused
-                            : comes_itself                           ? Reply::Comes
-                                                                     : Reply::Taken;
+        Peer *const peer = peer_of(greeting);
+        const bool comes_itself =
+            peer != nullptr && peer->connection.side == 1 && peer->attempt.is_under_way();
+        const Reply reply = peer == nullptr || peer->copy->has_spare() ? Reply::Refused
+                            : comes_itself                             ? Reply::Comes
+                                                                       : Reply::Taken;
         if (send(fd.get(), &reply, sizeof(reply), MSG_NOSIGNAL) != sizeof(reply) || reply != Reply::Taken) {
             return;
         }
-        if (one->copy->conn() != nullptr) {
-            leave_device(*one);
+        if (peer->copy->conn() != nullptr) {
+            leave_device(*peer);
         }
-        one->attempt.end();
-        go_on(*one, std::move(fd));
+        peer->attempt.end();
+        go_on(*peer, std::move(fd));
     }
 
     // A link that the program has not taken has no bytes, and gets none from here on.
-    [[nodiscard]] One *one_of(const Greeting &greeting) {
+    [[nodiscard]] Peer *peer_of(const Greeting &greeting) {
         const std::lock_guard lock{mutex_};
-        const auto one = std::ranges::find_if(all_, [&](const One &other) {
+        const auto peer = std::ranges::find_if(all_, [&](const Peer &other) {
             return greeting.mark == carry::Link::mark && greeting.name == other.name &&
                    other.copy != nullptr && greeting.side == 1 - other.connection.side &&
                    greeting.key == other.copy->own_spare().key;
         });
-        if (one == all_.end() || one->copy->is_lost()) {
+        if (peer == all_.end() || peer->copy->is_lost()) {
             return nullptr;
         }
-        if (one->state != One::State::Taken && one->state != One::State::Retires) {
-            one->copy->loses();
+        if (peer->state != Peer::State::Taken && peer->state != Peer::State::Retires) {
+            peer->copy->lose();
             return nullptr;
         }
-        return &*one;
+        return &*peer;
     }
 
-    void serve_lost(One &one) {
-        if (!one.copy->is_lost() || one.lost_is_settled || one.state != One::State::Taken) {
+    void serve_lost(Peer &peer) {
+        if (!peer.copy->is_lost() || peer.lost_is_settled || peer.state != Peer::State::Taken) {
             return;
         }
-        if (one.until == base::Clock::time_point{}) {
-            one.until = base::Clock::now() + waits_for_end;
+        if (peer.until == base::Clock::time_point{}) {
+            peer.until = base::Clock::now() + waits_for_end;
         }
-        one.lost_is_settled = answers_.lost(one.place, *one.copy, base::Clock::now() > one.until);
-        waits_ = waits_ || !one.lost_is_settled;
+        peer.lost_is_settled = answers_.lost(peer.place, *peer.copy, base::Clock::now() > peer.until);
+        waits_ = waits_ || !peer.lost_is_settled;
     }
 
     rpma_peer *peer_at(const std::string &address) {
@@ -515,26 +517,26 @@ private:
         return Configuration{cfg};
     }
 
-    bool watch(int fd, One *one) const {
-        epoll_event event{.events = EPOLLIN, .data = {.ptr = one}};
+    bool watch(int fd, Peer *peer) const {
+        epoll_event event{.events = EPOLLIN, .data = {.ptr = peer}};
         return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 &&
                epoll_ctl(events_, EPOLL_CTL_ADD, fd, &event) == 0;
     }
 
     // ---- how an end is found ----
 
-    Here *here_at(const carry::FourTuple::End &end) {
-        const auto known = std::ranges::find_if(here_, [&](const Here &here) {
+    LocalEnd *local_end_at(const carry::FourTuple::End &end) {
+        const auto known = std::ranges::find_if(here_, [&](const LocalEnd &here) {
             return IN6_ARE_ADDR_EQUAL(&here.end.address, &end.address) != 0 && here.end.scope == end.scope;
         });
         if (known != here_.end()) {
             return &*known;
         }
         rpma_peer *const peer = peer_at(text_of(end.address));
-        return peer != nullptr ? &here_.emplace_back(Here{.end = end, .peer = peer, .endpoint = {}})
+        return peer != nullptr ? &here_.emplace_back(LocalEnd{.end = end, .peer = peer, .endpoint = {}})
                                : nullptr;
     }
-    [[nodiscard]] bool listens(Here &here) const {
+    [[nodiscard]] bool begin_to_listen(LocalEnd &here) const {
         if (here.endpoint != nullptr) {
             return true;
         }
@@ -555,213 +557,215 @@ private:
     }
 
     // The program may use the connection for long without an answer.
-    static void waits_to_ask(One &one) {
-        one.asked_again_at = (base::Clock::now() + one.asks_next).time_since_epoch().count();
-        one.asks_next = std::min<std::chrono::nanoseconds>(2 * one.asks_next, asks_after_at_most);
+    static void wait_to_ask(Peer &peer) {
+        peer.asked_again_at = (base::Clock::now() + peer.asks_next).time_since_epoch().count();
+        peer.asks_next = std::min<std::chrono::nanoseconds>(2 * peer.asks_next, asks_after_at_most);
     }
 
     // Side 1 asks; side 0 listens, and calls, in case that side 1 has asked before. An end that has to do it
     // again takes the port again: the process that has it may be stopped.
-    void begins(One &one) {
-        const carry::FourTuple &connection = one.connection;
-        const bool is_first = one.state == One::State::Begins;
-        Here *const here = here_at(connection.ends[connection.side]);
-        one.heard.reset();
-        one.lacks = Lengths{};
-        one.answers = 0;
-        if (here == nullptr || (connection.side == 0 && !listens(*here))) {
-            rests(one);
+    void begin(Peer &peer) {
+        const carry::FourTuple &connection = peer.connection;
+        const bool is_first = peer.state == Peer::State::Begins;
+        LocalEnd *const here = local_end_at(connection.ends[connection.side]);
+        peer.heard.reset();
+        peer.lacks = Lengths{};
+        peer.answers = 0;
+        if (here == nullptr || (connection.side == 0 && !begin_to_listen(*here))) {
+            rest(peer);
             return;
         }
         if (!is_first) {
-            (void)finding_.takes_port(events_);
+            (void)finding_.take_port(events_);
         }
-        waits_to_ask(one);
-        one.state = connection.side == 0 ? One::State::Listens : One::State::Asks;
+        wait_to_ask(peer);
+        peer.state = connection.side == 0 ? Peer::State::Listens : Peer::State::Asks;
         if (connection.side == 1) {
-            ask(one);
+            ask(peer);
         } else {
-            finding_.send(connection, Finding::well_known, {.name = one.name, .kind = Word::Calls});
+            finding_.send(connection, Finding::well_known, {.name = peer.name, .kind = Word::Calls});
         }
     }
-    void ask(One &one) {
-        one.heard.reset();
-        one.lacks = Lengths{};
-        one.asks = random_number();
-        one.own = one.beginning.lengths();
-        finding_.send(one.connection, Finding::well_known,
-                      {.name = one.name, .asks = one.asks, .lengths = one.own, .kind = Word::Asks});
+    void ask(Peer &peer) {
+        peer.heard.reset();
+        peer.lacks = Lengths{};
+        peer.asks = random_number();
+        peer.own = peer.beginning.lengths();
+        finding_.send(peer.connection, Finding::well_known,
+                      {.name = peer.name, .asks = peer.asks, .lengths = peer.own, .kind = Word::Asks});
     }
 
     // The device does not connect, or there is none. The other end may ask meanwhile.
-    void rests(One &one) {
-        unwatch(one);
+    void rest(Peer &peer) {
+        unwatch(peer);
         std::unique_ptr<Copy> copy;  // ends without the lock
         Request request;
         {
             const std::lock_guard lock{mutex_};
-            one.state = One::State::Rests;
-            copy = std::move(one.copy);
-            request = std::move(one.request);
+            peer.state = Peer::State::Rests;
+            copy = std::move(peer.copy);
+            request = std::move(peer.request);
         }
-        one.heard.reset();
-        one.lacks = Lengths{};
-        waits_to_ask(one);
+        peer.heard.reset();
+        peer.lacks = Lengths{};
+        wait_to_ask(peer);
     }
 
     // Returns whether the connection is this process's.
-    bool hears(const Finding::Heard &heard) {
+    bool hear(const Finding::Heard &heard) {
         const Word &word = heard.word;
-        One *const one = one_named(word);
-        if (one == nullptr) {
+        Peer *const peer = peer_named(word);
+        if (peer == nullptr) {
             return false;
         }
-        if (!heard.is_from(one->connection.ends[1 - one->connection.side].address)) {
+        if (!heard.is_from(peer->connection.ends[1 - peer->connection.side].address)) {
             return true;
         }
-        if (word.kind == Word::Calls && one->state == One::State::Asks) {
-            goes_on_when_seen(*one, word);
-        } else if (word.kind == Word::Asks && one->state == One::State::Listens) {
-            one->asker = heard.port;
-            goes_on_when_seen(*one, word);
-        } else if (word.kind == Word::Answers && one->state == One::State::Asks && is_right(*one, word)) {
-            one->answers = word.answers;
-            goes_on_when_seen(*one, word);
+        if (word.kind == Word::Calls && peer->state == Peer::State::Asks) {
+            go_on_when_seen(*peer, word);
+        } else if (word.kind == Word::Asks && peer->state == Peer::State::Listens) {
+            peer->asker = heard.port;
+            go_on_when_seen(*peer, word);
+        } else if (word.kind == Word::Answers && peer->state == Peer::State::Asks && is_right(*peer, word)) {
+            peer->answers = word.answers;
+            go_on_when_seen(*peer, word);
         }
         return true;
     }
     // A process may have both ends.
-    [[nodiscard]] One *one_named(const Word &word) {
+    [[nodiscard]] Peer *peer_named(const Word &word) {
         const std::uint32_t side = word.kind == Word::Asks ? 0 : 1;
         const std::lock_guard lock{mutex_};
-        const auto one = std::ranges::find_if(all_, [&](const One &other) {
+        const auto peer = std::ranges::find_if(all_, [&](const Peer &other) {
             return other.name == word.name && other.connection.side == side && !other.is_forgotten &&
-                   !other.is_declined && other.state < One::State::Retires;
+                   !other.is_declined && other.state < Peer::State::Retires;
         });
-        return one != all_.end() ? &*one : nullptr;
+        return peer != all_.end() ? &*peer : nullptr;
     }
-    [[nodiscard]] static bool is_right(const One &one, const Word &word) {
-        const Facts facts{.name = one.name,
-                          .asks = one.asks,
+    [[nodiscard]] static bool is_right(const Peer &peer, const Word &word) {
+        const Facts facts{.name = peer.name,
+                          .asks = peer.asks,
                           .answers = word.answers,
                           .port = word.port,
                           .speaker = Facts::Answers,
-                          .proven = one.own};
-        return one.own != Lengths{} && word.asks == one.asks && word.proof == proof_of(one.beginning, facts);
+                          .proven = peer.own};
+        return peer.own != Lengths{} && word.asks == peer.asks &&
+               word.proof == proof_of(peer.beginning, facts);
     }
     // Returns the proof in a hello: of what the asked end has named in its answer. The asked end proves it to
     // the key in the asker's hello, because the asker may have asked more than once.
-    [[nodiscard]] static std::uint64_t hello_of(const One &one, Facts::Speaker speaker, std::uint64_t key,
+    [[nodiscard]] static std::uint64_t hello_of(const Peer &peer, Facts::Speaker speaker, std::uint64_t key,
                                                 std::uint16_t port, const Lengths &proven) {
-        return short_proof_of(one.beginning, {.name = one.name,
-                                              .asks = key,
-                                              .answers = one.answers,
-                                              .port = port,
-                                              .speaker = speaker,
-                                              .proven = proven});
+        return short_proof_of(peer.beginning, {.name = peer.name,
+                                               .asks = key,
+                                               .answers = peer.answers,
+                                               .port = port,
+                                               .speaker = speaker,
+                                               .proven = proven});
     }
     // Goes on when this end has seen the bytes that the peer has.
-    void goes_on_when_seen(One &one, const Word &word) {
-        one.heard = word;
-        one.lacks = word.lengths;
-        if (one.beginning.has(word.lengths)) {
-            one.lacks = Lengths{};
-            goes_on_with(one);
+    void go_on_when_seen(Peer &peer, const Word &word) {
+        peer.heard = word;
+        peer.lacks = word.lengths;
+        if (peer.beginning.has(word.lengths)) {
+            peer.lacks = Lengths{};
+            go_on_with(peer);
         }
     }
-    void goes_on_with(One &one) {
-        if (one.connection.side == 0) {
-            answers(one);
-        } else if (one.heard->kind == Word::Calls) {
-            ask(one);
+    void go_on_with(Peer &peer) {
+        if (peer.connection.side == 0) {
+            answer_ask(peer);
+        } else if (peer.heard->kind == Word::Calls) {
+            ask(peer);
         } else {
-            connects(one);
+            connect(peer);
         }
     }
     // All its answers name the same bytes, and the same random number: the asker takes any of them.
     // An asker that could have a part proven would find out one byte after another.
-    void answers(One &one) {
-        const Here &here = *here_at(one.connection.ends[0]);
-        const Lengths all = one.beginning.lengths();
+    void answer_ask(Peer &peer) {
+        const LocalEnd &here = *local_end_at(peer.connection.ends[0]);
+        const Lengths all = peer.beginning.lengths();
         if (all == Lengths{}) {
-            one.heard.reset();
+            peer.heard.reset();
             return;  // everybody knows nothing
         }
-        if (all != one.heard->lengths) {
-            finding_.send(one.connection, one.asker, {.name = one.name, .lengths = all, .kind = Word::Calls});
-            one.heard.reset();
+        if (all != peer.heard->lengths) {
+            finding_.send(peer.connection, peer.asker,
+                          {.name = peer.name, .lengths = all, .kind = Word::Calls});
+            peer.heard.reset();
             return;
         }
-        if (one.answers == 0) {
-            one.answers = random_number();
-            one.own = one.beginning.lengths();
-            one.hello = hello_of(one, Facts::Asker, 0, here.port, one.own);
+        if (peer.answers == 0) {
+            peer.answers = random_number();
+            peer.own = peer.beginning.lengths();
+            peer.hello = hello_of(peer, Facts::Asker, 0, here.port, peer.own);
         }
-        const Facts facts{.name = one.name,
-                          .asks = one.heard->asks,
-                          .answers = one.answers,
+        const Facts facts{.name = peer.name,
+                          .asks = peer.heard->asks,
+                          .answers = peer.answers,
                           .port = here.port,
                           .speaker = Facts::Answers,
-                          .proven = one.heard->lengths};
-        finding_.send(one.connection, one.asker,
-                      {.name = one.name,
+                          .proven = peer.heard->lengths};
+        finding_.send(peer.connection, peer.asker,
+                      {.name = peer.name,
                        .asks = facts.asks,
-                       .answers = one.answers,
-                       .lengths = one.own,
+                       .answers = peer.answers,
+                       .lengths = peer.own,
                        .port = here.port,
                        .kind = Word::Answers,
-                       .proof = proof_of(one.beginning, facts)});
-        one.heard.reset();
+                       .proof = proof_of(peer.beginning, facts)});
+        peer.heard.reset();
     }
     // Returns whether the device takes the copy.
-    [[nodiscard]] bool makes_copy(One &one, const Here &here, const Copy::Proofs &proofs,
+    [[nodiscard]] bool makes_copy(Peer &peer, const LocalEnd &here, const Copy::Proofs &proofs,
                                   const SparePort &spare) {
-        auto made = std::make_unique<Copy>(one.place, one.connection, proofs, bell_);
+        auto made = std::make_unique<Copy>(peer.place, peer.connection, proofs, bell_);
         made->announces(spare);
-        const bool enters = made->enters(here.peer);
+        const bool enters = made->enter(here.peer);
         const std::lock_guard lock{mutex_};
-        one.copy = std::move(made);
+        peer.copy = std::move(made);
         return enters;
     }
-    void connects(One &one) {
-        const Word word = *std::exchange(one.heard, std::nullopt);
-        const Here &here = *here_at(one.connection.ends[1]);
+    void connect(Peer &peer) {
+        const Word word = *std::exchange(peer.heard, std::nullopt);
+        const LocalEnd &here = *local_end_at(peer.connection.ends[1]);
         const Configuration cfg = configuration();
         const SparePort spare = spares_.announce();
-        const Copy::Proofs proofs{.own = hello_of(one, Facts::Asker, 0, word.port, word.lengths),
-                                  .peers = hello_of(one, Facts::Asked, spare.key, word.port, word.lengths)};
+        const Copy::Proofs proofs{.own = hello_of(peer, Facts::Asker, 0, word.port, word.lengths),
+                                  .peers = hello_of(peer, Facts::Asked, spare.key, word.port, word.lengths)};
         rpma_conn_req *request = nullptr;
         int fd = -1;
-        if (!makes_copy(one, here, proofs, spare) ||
-            rpma_conn_req_begin(here.peer, text_of(one.connection.ends[0].address).c_str(),
+        if (!makes_copy(peer, here, proofs, spare) ||
+            rpma_conn_req_begin(here.peer, text_of(peer.connection.ends[0].address).c_str(),
                                 std::to_string(word.port).c_str(), cfg.get(), &request) != 0) {
-            rests(one);
+            rest(peer);
             return;
         }
-        one.request.reset(request);
-        one.state = One::State::Resolves;
-        if (rpma_conn_req_get_fd(request, &fd) != 0 || !watch(fd, &one)) {
-            rests(one);
+        peer.request.reset(request);
+        peer.state = Peer::State::Resolves;
+        if (rpma_conn_req_get_fd(request, &fd) != 0 || !watch(fd, &peer)) {
+            rest(peer);
             return;
         }
-        resolves(one);
+        resolve(peer);
     }
-    void resolves(One &one) {
-        const int result = rpma_conn_req_proceed(one.request.get());
+    void resolve(Peer &peer) {
+        const int result = rpma_conn_req_proceed(peer.request.get());
         if (result == RPMA_E_AGAIN) {
             return;
         }
         if (result == 0) {
-            unwatch(one);
-            one.state = One::State::Connects;
+            unwatch(peer);
+            peer.state = Peer::State::Connects;
         }
-        if (result != 0 || !one.copy->connects(std::move(one.request)) || !watch_conn(one)) {
-            rests(one);
+        if (result != 0 || !peer.copy->connect(std::move(peer.request)) || !watch_conn(peer)) {
+            rest(peer);
         }
     }
 
     // Takes one request. Returns whether there was any.
-    bool accepts(Here &here) {
+    bool accept_request(LocalEnd &here) {
         rpma_conn_req *raw = nullptr;
         if (here.endpoint == nullptr || rpma_ep_next_bare_req(here.endpoint.get(), &raw) != 0) {
             return false;
@@ -775,97 +779,97 @@ private:
             return true;
         }
         std::memcpy(&hello, data.ptr, sizeof(hello));
-        One *const one = one_greeted_by(hello, address_of(from));
-        if (one == nullptr) {
+        Peer *const peer = peer_greeted_by(hello, address_of(from));
+        if (peer == nullptr) {
             BASE_LOG(Info, "a request that does not prove to be for a connection here is refused");
             return true;
         }
         const Configuration cfg = configuration();
-        const Copy::Proofs proofs{.own = hello_of(*one, Facts::Asked, hello.key, here.port, one->own),
-                                  .peers = one->hello};
-        const bool is_made = makes_copy(*one, here, proofs, spares_.announce());
-        one->state = One::State::Connects;
-        if (!is_made || !one->copy->takes_hello(data) ||
+        const Copy::Proofs proofs{.own = hello_of(*peer, Facts::Asked, hello.key, here.port, peer->own),
+                                  .peers = peer->hello};
+        const bool is_made = makes_copy(*peer, here, proofs, spares_.announce());
+        peer->state = Peer::State::Connects;
+        if (!is_made || !peer->copy->take_hello(data) ||
             rpma_conn_req_prepare(raw, here.peer, cfg.get()) != 0 ||
-            !one->copy->connects(std::move(request)) || !watch_conn(*one)) {
-            rests(*one);
+            !peer->copy->connect(std::move(request)) || !watch_conn(*peer)) {
+            rest(*peer);
         }
         return true;
     }
-    [[nodiscard]] One *one_greeted_by(const Hello &hello, const in6_addr &address) {
+    [[nodiscard]] Peer *peer_greeted_by(const Hello &hello, const in6_addr &address) {
         const std::lock_guard lock{mutex_};
-        const auto one = std::ranges::find_if(all_, [&](const One &other) {
-            return other.state == One::State::Listens && other.answers != 0 && other.hello == hello.proof &&
+        const auto peer = std::ranges::find_if(all_, [&](const Peer &other) {
+            return other.state == Peer::State::Listens && other.answers != 0 && other.hello == hello.proof &&
                    !other.is_forgotten && !other.is_declined &&
                    IN6_ARE_ADDR_EQUAL(&other.connection.ends[1].address, &address) != 0;
         });
-        return one != all_.end() ? &*one : nullptr;
+        return peer != all_.end() ? &*peer : nullptr;
     }
 
-    [[nodiscard]] bool watch_conn(One &one) const {
+    [[nodiscard]] bool watch_conn(Peer &peer) const {
         int of_events = -1;
         int of_messages = -1;
-        return rpma_conn_get_event_fd(one.copy->conn(), &of_events) == 0 &&
-               rpma_cq_get_fd(one.copy->receive_queue(), &of_messages) == 0 && watch(of_events, &one) &&
-               watch(of_messages, &one);
+        return rpma_conn_get_event_fd(peer.copy->conn(), &of_events) == 0 &&
+               rpma_cq_get_fd(peer.copy->receive_queue(), &of_messages) == 0 && watch(of_events, &peer) &&
+               watch(of_messages, &peer);
     }
 
-    void serve(One &one) {
-        if (one.state == One::State::Resolves) {
-            resolves(one);
+    void serve(Peer &peer) {
+        if (peer.state == Peer::State::Resolves) {
+            resolve(peer);
             return;
         }
-        if (one.copy == nullptr) {
+        if (peer.copy == nullptr) {
             return;
         }
-        if (one.copy->conn() != nullptr) {
+        if (peer.copy->conn() != nullptr) {
             rpma_conn_event event = RPMA_CONN_UNDEFINED;
-            while (rpma_conn_next_event(one.copy->conn(), &event) == 0) {
-                if (event != RPMA_CONN_ESTABLISHED || !established(one)) {
-                    one.copy->loses_device();
+            while (rpma_conn_next_event(peer.copy->conn(), &event) == 0) {
+                if (event != RPMA_CONN_ESTABLISHED || !take_established(peer)) {
+                    peer.copy->lose_device();
                 }
             }
-            while (rpma_cq_wait(one.copy->receive_queue()) == 0) {
+            while (rpma_cq_wait(peer.copy->receive_queue()) == 0) {
             }
         }
-        if (one.copy->hears()) {
-            one.owes_answer = true;
-            if (!one.is_forgotten) {
-                withdraws(one);
-                answer(one);
+        if (peer.copy->hear()) {
+            peer.owes_answer = true;
+            if (!peer.is_forgotten) {
+                withdraw(peer);
+                answer(peer);
             }
-            one.copy->push();
+            peer.copy->push();
         }
     }
 
     // The program does not want the link, or the peer's does not. A program that has not taken it puts
     // nothing into it when it takes it after this.
-    void withdraws(One &one) {
+    void withdraw(Peer &peer) {
         const std::lock_guard lock{mutex_};
-        carry::Link &link = one.copy->link();
-        const std::uint32_t side = one.connection.side;
+        carry::Link &link = peer.copy->link();
+        const std::uint32_t side = peer.connection.side;
         const bool is_wanted =
-            !one.is_declined && link.directions[side].refuses == 0 && link.leaves[1 - side] == 0;
-        if (one.state == One::State::Found && !is_wanted && !one.copy->is_lost()) {
+            !peer.is_declined && link.directions[side].refuses == 0 && link.leaves[1 - side] == 0;
+        if (peer.state == Peer::State::Found && !is_wanted && !peer.copy->is_lost()) {
             link.leaves[side] = 1;
-            one.copy->push_and_tell();
-            one.copy->loses();
+            peer.copy->push_and_tell();
+            peer.copy->lose();
         }
     }
 
-    bool established(One &one) {
+    bool take_established(Peer &peer) {
         rpma_conn_private_data data{};
-        const bool asks = one.connection.side == 1;
+        const bool asks = peer.connection.side == 1;
         if (asks &&
-            (rpma_conn_get_private_data(one.copy->conn(), &data) != 0 || !one.copy->takes_hello(data))) {
+            (rpma_conn_get_private_data(peer.copy->conn(), &data) != 0 || !peer.copy->take_hello(data))) {
             return false;
         }
-        if (!one.copy->begins()) {
+        if (!peer.copy->begin()) {
             return false;
         }
-        enter(one, One::State::Found, {});
-        one.until = {};
-        answers_.found(one.place);
+        enter(peer, Peer::State::Found, {});
+        peer.until = {};
+        answers_.found(peer.place);
         return true;
     }
 
@@ -878,10 +882,10 @@ private:
     std::map<ibv_context *, rpma_peer *> peers_;
     Spares spares_;
     Finding finding_;
-    std::list<Here> here_;
+    std::list<LocalEnd> here_;
     std::mutex mutex_;
-    std::list<One> all_;
-    std::map<std::uint32_t, One *> looked_for_;
+    std::list<Peer> all_;
+    std::map<std::uint32_t, Peer *> looked_for_;
 };
 
 // A forked child makes an agent of its own; its parent's objects stay as they are.

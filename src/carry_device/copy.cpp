@@ -106,7 +106,7 @@ Copy::~Copy() {
     }
 }
 
-bool Copy::enters(rpma_peer *peer) {
+bool Copy::enter(rpma_peer *peer) {
     constexpr int usage = RPMA_MR_USAGE_RECV | RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_WRITE_DST |
                           RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY;
     rpma_mr_local *memory = nullptr;
@@ -131,7 +131,7 @@ Hello Copy::hello() const {
     return hello;
 }
 
-bool Copy::connects(Request request) {
+bool Copy::connect(Request request) {
     // A message has no bytes, but siw refuses a receive that has no room.
     std::array<rpma_recv_op, receives> all{};
     all.fill({.op_context = nullptr,
@@ -154,7 +154,7 @@ bool Copy::connects(Request request) {
            receive_queue_ != nullptr;
 }
 
-bool Copy::takes_hello(const rpma_conn_private_data &data) {
+bool Copy::take_hello(const rpma_conn_private_data &data) {
     Hello theirs;
     if (data.ptr == nullptr || data.len < sizeof(theirs)) {
         return false;
@@ -173,7 +173,7 @@ bool Copy::takes_hello(const rpma_conn_private_data &data) {
 }
 
 // The device of the end that was asked is silent until the other one has sent something.
-bool Copy::begins() {
+bool Copy::begin() {
     if (side_ == 0) {
         return true;
     }
@@ -184,7 +184,7 @@ bool Copy::begins() {
                      reinterpret_cast<void *>(context_of(1, 0))) == 0;
 }
 
-bool Copy::hears() {
+bool Copy::hear() {
     if (has_lost_device()) {
         const std::lock_guard lock{mutex_};
         collect();
@@ -197,7 +197,7 @@ bool Copy::hears() {
         for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
             if (one.status != IBV_WC_SUCCESS ||
                 rpma_recv(conn_.get(), memory_.get(), offsetof(Link, marked), 1, nullptr) != 0) {
-                loses_device();
+                lose_device();
                 return true;
             }
             link_->directions[1 - side_].heard.fetch_add(1);
@@ -207,7 +207,7 @@ bool Copy::hears() {
     return any;
 }
 
-void Copy::loses_device() {
+void Copy::lose_device() {
     if (!has_lost_device_.exchange(true)) {
         wake_agent();
     }
@@ -215,7 +215,7 @@ void Copy::loses_device() {
 
 // The device's objects close descriptors, for which the program's library takes locks of its own. A thread
 // that has one of those may push.
-void Copy::leaves_device() {
+void Copy::leave_device() {
     LocalMemory memory;
     RemoteMemory peers;
     Conn conn;  // ends first
@@ -232,7 +232,7 @@ void Copy::leaves_device() {
 
 // A write that the device has not placed is repeated: the bytes that the peer is not known to have taken, and
 // all words. What it has placed already is the same.
-void Copy::goes_on(Watched fd) {
+void Copy::go_on(Watched fd) {
     const std::lock_guard lock{mutex_};
     spare_ = std::make_unique<Spare>(std::move(fd), *link_);
     pushed_ = {};
@@ -248,12 +248,12 @@ bool Copy::has_spare() {
     return spare_ != nullptr;
 }
 
-void Copy::loses() {
+void Copy::lose() {
     has_lost_device_ = true;
     is_lost_.store(true, std::memory_order_release);
 }
 
-bool Copy::catches_up() {
+bool Copy::catch_up() {
     const std::lock_guard lock{mutex_};
     if (spare_ != nullptr && !is_lost() && !spare_->is_quiet()) {
         collect();
@@ -300,7 +300,7 @@ bool Copy::may_tell() const {
 // Both ends write the state: the maker of the link opens it after the other end has joined. A maker that uses
 // a spare has seen that, but the other end may not know yet that the link is open. If it said once more that
 // it has joined, the maker's copy would go back.
-bool Copy::says_state() const {
+bool Copy::say_state() const {
     return spare_ == nullptr || link_->maker == side_;
 }
 
@@ -354,7 +354,7 @@ bool Copy::awaits_turn() {
     return awaits_turn_;
 }
 
-bool Copy::settles_late() {
+bool Copy::settle_late() {
     const std::lock_guard lock{mutex_};
     if (!awaits_turn_) {
         return false;
@@ -372,8 +372,8 @@ void Copy::wake_agent() const {
 
 void Copy::collect() {
     if (spare_ != nullptr && !is_lost()) {
-        if (!spare_->moves()) {
-            loses();
+        if (!spare_->move()) {
+            lose();
             wake_agent();
         }
         if (spare_->settled_turn() == link_->directions[side_].turn.load()) {
@@ -390,7 +390,7 @@ void Copy::collect() {
            rpma_cq_get_wc(queue_, static_cast<int>(got.size()), got.data(), &count) == 0) {
         for (const ibv_wc &one : std::span{got}.first(static_cast<std::size_t>(count))) {
             if (one.status != IBV_WC_SUCCESS) {
-                loses_device();
+                lose_device();
                 return;
             }
             open_ -= static_cast<std::uint32_t>(one.wr_id);
@@ -530,7 +530,7 @@ void Copy::push_all() {
     const std::atomic<std::uint32_t> *const words[] = {&link_->state, &link_->leaves[side_],
                                                        &link_->closed[side_], &link_->ends[side_]};
     for (std::size_t i = 0; i < now.words.size(); ++i) {
-        if (words[i] == &link_->state && !says_state()) {
+        if (words[i] == &link_->state && !say_state()) {
             continue;
         }
         now.words[i] = words[i]->load();
@@ -548,7 +548,7 @@ void Copy::push_all() {
     if (spare_ != nullptr) {
         send(batch, now.turn);
     } else if (carry::Shake::loses(++pushes_) || !post(batch, now.turn, settles, tells)) {
-        loses_device();  // the queue had room
+        lose_device();  // the queue had room
         return;
     }
     told_ += tells ? 1 : 0;

@@ -63,31 +63,31 @@ public:
     // Where this end's agent is found when the device has lost the peer.
     void announces(const SparePort &spare) { own_spare_ = spare; }
     // Makes the memory known to the device. Returns false when the device refuses it.
-    [[nodiscard]] bool enters(rpma_peer *peer);
+    [[nodiscard]] bool enter(rpma_peer *peer);
     [[nodiscard]] Hello hello() const;
     // Connects, or accepts, and posts the receives before.
-    [[nodiscard]] bool connects(Request request);
-    [[nodiscard]] bool takes_hello(const rpma_conn_private_data &data);
+    [[nodiscard]] bool connect(Request request);
+    [[nodiscard]] bool take_hello(const rpma_conn_private_data &data);
     // The connection is there.
-    [[nodiscard]] bool begins();
+    [[nodiscard]] bool begin();
     [[nodiscard]] rpma_conn *conn() const { return conn_.get(); }
     [[nodiscard]] rpma_cq *receive_queue() const { return receive_queue_; }
     // Takes the messages that have come. Returns whether any has.
-    [[nodiscard]] bool hears();
+    [[nodiscard]] bool hear();
     // The device has lost the peer.
-    void loses_device();
+    void lose_device();
     [[nodiscard]] bool has_lost_device() const { return has_lost_device_.load(std::memory_order_acquire); }
     // From here on the device writes nothing to this end's copy.
-    void leaves_device();
+    void leave_device();
     // From here on the connection brings what the peer's copy may lack.
-    void goes_on(Watched fd);
+    void go_on(Watched fd);
     [[nodiscard]] bool has_spare();
     // There is no other way to the peer either.
-    void loses();
+    void lose();
     // Pushes what had no room. Returns whether something is left.
-    [[nodiscard]] bool catches_up();
+    [[nodiscard]] bool catch_up();
     // Returns whether a turn is settled of which that was asked in vain; once.
-    [[nodiscard]] bool settles_late();
+    [[nodiscard]] bool settle_late();
     [[nodiscard]] bool awaits_turn();
     // Returns whether the device has sent all that was pushed.
     [[nodiscard]] bool is_quiet();
@@ -124,7 +124,7 @@ private:
     void collect();
     [[nodiscard]] bool has_room() const;
     [[nodiscard]] bool may_tell() const;
-    [[nodiscard]] bool says_state() const;
+    [[nodiscard]] bool say_state() const;
     void wait_for_peer() const;
     void wake_agent() const;
 

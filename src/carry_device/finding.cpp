@@ -33,7 +33,7 @@ bool is_loopback(const in6_addr &address) {
 
 }  // namespace
 
-bool Finding::takes_port(int events) {
+bool Finding::take_port(int events) {
     events_ = events;
     port_ =
         Watched{events, bound_to_all(datagrams, number_, [](int fd) { return allows(fd, SO_REUSEADDR); })};
@@ -71,7 +71,7 @@ void Finding::send(const carry::FourTuple &connection, std::uint16_t port, const
 }
 
 // Returns false when there is no datagram any more. One that is no word gets no mark.
-bool Finding::hears(int fd, Heard &heard) {
+bool Finding::hear(int fd, Heard &heard) {
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
     heard = {};
@@ -96,7 +96,7 @@ bool Finding::serve(const std::function<bool(const Heard &)> &heard) {
     bool is_more = false;
     const auto for_all_at = [&](int fd, auto use) {
         int count = 0;
-        while (count < most_at_once && hears(fd, one)) {
+        while (count < most_at_once && hear(fd, one)) {
             use();
             ++count;
         }
@@ -115,13 +115,13 @@ bool Finding::serve(const std::function<bool(const Heard &)> &heard) {
             one.port = one.word.port;
             (void)heard(one);
         } else if (is_word && !one.word.is_passed_on && is_peer_(one.address) && !heard(one)) {
-            passes_on(one);
+            pass_on(one);
         }
     });
     return is_more;
 }
 
-void Finding::passes_on(const Heard &heard) {
+void Finding::pass_on(const Heard &heard) {
     if (!passes_) {
         passes_ = base::Fd{carry::high_number(socket(AF_INET, datagrams, 0))};
         if (passes_ && !allows(passes_.get(), SO_BROADCAST)) {

@@ -62,7 +62,7 @@ public:
     explicit Finding(IsPeer is_peer, std::uint16_t port = well_known) : is_peer_{is_peer}, number_{port} {}
     // events: an epoll set of the agent's, which wakes it. The kernel prefers the process that has taken the
     // port last. Returns false when the port is another program's.
-    [[nodiscard]] bool takes_port(int events);
+    [[nodiscard]] bool take_port(int events);
     // Sends a word from an end to a port of the other one's host. A datagram may be lost.
     void send(const carry::FourTuple &connection, std::uint16_t port, const Word &word);
     // Calls heard(what) for each word that has come. It returns whether the connection is this process's.
@@ -79,8 +79,8 @@ private:
         Watched fd;
     };
     [[nodiscard]] int own_at(const carry::FourTuple::End &end);
-    [[nodiscard]] static bool hears(int fd, Heard &heard);
-    void passes_on(const Heard &heard);
+    [[nodiscard]] static bool hear(int fd, Heard &heard);
+    void pass_on(const Heard &heard);
 
     const IsPeer is_peer_;
     const std::uint16_t number_;

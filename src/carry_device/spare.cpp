@@ -64,13 +64,13 @@ void Spare::tell() {
     add({.offset = Tell, .size = 0}, nullptr);
 }
 
-bool Spare::moves() {
-    const bool is_open = receives();
+bool Spare::move() {
+    const bool is_open = receive_some();
     const bool is_right = apply();
-    return sends() && is_open && is_right;
+    return send_some() && is_open && is_right;
 }
 
-bool Spare::sends() {
+bool Spare::send_some() {
     while (sent_ != out_.size()) {
         const ssize_t bytes =
             send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -84,7 +84,7 @@ bool Spare::sends() {
     return true;
 }
 
-bool Spare::receives() {
+bool Spare::receive_some() {
     constexpr std::size_t piece = std::size_t{16} << 10;
     for (;;) {
         const std::size_t before = in_.size();

@@ -37,7 +37,7 @@ public:
 
     // Gives the kernel what it takes, and applies what has come. Returns false when the connection has ended,
     // or the peer sends what no agent sends; what came before is applied then.
-    [[nodiscard]] bool moves();
+    [[nodiscard]] bool move();
 
     // ---- what has come ----
     [[nodiscard]] std::uint32_t settled_turn() const { return settled_; }
@@ -58,8 +58,8 @@ private:
     };
 
     void add(const Head &head, const void *bytes);
-    [[nodiscard]] bool sends();
-    [[nodiscard]] bool receives();
+    [[nodiscard]] bool send_some();
+    [[nodiscard]] bool receive_some();
     [[nodiscard]] bool apply();
 
     Watched fd_;

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds asks_again{1};
 
 }  // namespace
 
-bool Spares::listens(int events) {
+bool Spares::begin_to_listen(int events) {
     events_ = events;
     base::Fd fd = bound_to_all(socket_flags, 0, [](int) { return true; });
     if (fd && listen(fd.get(), SOMAXCONN) != 0) {
@@ -49,7 +49,7 @@ SparePort Spares::announce() const {
     return spare;
 }
 
-bool Spares::accepts_some() {
+bool Spares::accept_some() {
     for (std::size_t count = 0; count < most; ++count) {
         base::Fd fd{listener_ ? accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)
                               : -1};
@@ -88,7 +88,7 @@ Attempt::Result Attempt::advance(int events, const carry::FourTuple &connection,
         state_ = State::None;
     }
     if (state_ == State::None) {
-        if (!connects(events, connection, peers.port)) {
+        if (!connect(events, connection, peers.port)) {
             return Result::Fails;
         }
         state_ = State::Connects;
@@ -98,15 +98,15 @@ Attempt::Result Attempt::advance(int events, const carry::FourTuple &connection,
         if (poll(&one, 1, 0) == 0) {
             return Result::Later;
         }
-        if (!greets({.name = name, .key = peers.key, .side = connection.side})) {
+        if (!greet({.name = name, .key = peers.key, .side = connection.side})) {
             return Result::Fails;
         }
         state_ = State::Asks;
     }
-    return state_ == State::Asks ? hears() : Result::Later;
+    return state_ == State::Asks ? hear() : Result::Later;
 }
 
-bool Attempt::connects(int events, const carry::FourTuple &connection, std::uint16_t port) {
+bool Attempt::connect(int events, const carry::FourTuple &connection, std::uint16_t port) {
     const Name own = name_of(connection.ends[connection.side], 0);
     const Name peers = name_of(connection.ends[1 - connection.side], port);
     constexpr int on = 1;
@@ -114,18 +114,18 @@ bool Attempt::connects(int events, const carry::FourTuple &connection, std::uint
     return port != 0 && fd_ &&
            setsockopt(fd_.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on)) == 0 &&
            bind(fd_.get(), own.get(), own.length) == 0 &&
-           (connect(fd_.get(), peers.get(), peers.length) == 0 || errno == EINPROGRESS);
+           (::connect(fd_.get(), peers.get(), peers.length) == 0 || errno == EINPROGRESS);
 }
 
 // A new connection has room for the few bytes.
-bool Attempt::greets(const Greeting &greeting) const {
+bool Attempt::greet(const Greeting &greeting) const {
     int error = 0;
     socklen_t length = sizeof(error);
     return getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0 &&
            send(fd_.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL) == sizeof(greeting);
 }
 
-Attempt::Result Attempt::hears() {
+Attempt::Result Attempt::hear() {
     auto reply = Reply::Refused;
     const ssize_t bytes = recv(fd_.get(), &reply, sizeof(reply), 0);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -134,10 +134,10 @@ Attempt::Result Attempt::hears() {
     if (bytes == sizeof(reply) && reply == Reply::Taken) {
         return Result::Goes;
     }
-    return bytes != sizeof(reply) || reply == Reply::Comes ? waits() : Result::Fails;
+    return bytes != sizeof(reply) || reply == Reply::Comes ? wait() : Result::Fails;
 }
 
-Attempt::Result Attempt::waits() {
+Attempt::Result Attempt::wait() {
     fd_.reset();
     state_ = State::Waits;
     until_ = base::Clock::now() + asks_again;

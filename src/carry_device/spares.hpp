@@ -40,14 +40,14 @@ enum class Reply : std::uint8_t { Refused, Taken, Comes };
 class Spares {
 public:
     // events: an epoll set of the agent's, which wakes it. Returns false when there is no port.
-    [[nodiscard]] bool listens(int events);
+    [[nodiscard]] bool begin_to_listen(int events);
     // Returns the port, and a new key.
     [[nodiscard]] SparePort announce() const;
     // Calls greeted(greeting, its connection) for each greeting that has come. It answers. Returns whether
     // more may have come: a crowd at the port does not keep the agent from its work.
     template <typename Greeted>
     [[nodiscard]] bool serve(Greeted greeted) {
-        const bool is_more = accepts_some();
+        const bool is_more = accept_some();
         for (auto one = all_.begin(); one != all_.end();) {
             const auto next = std::next(one);
             if (reads(*one)) {
@@ -75,7 +75,7 @@ private:
         std::size_t got = 0;  // bytes of it
     };
     // Returns whether there may be more.
-    [[nodiscard]] bool accepts_some();
+    [[nodiscard]] bool accept_some();
     [[nodiscard]] static bool reads(Incoming &one);
 
     int events_ = -1;
@@ -101,10 +101,10 @@ public:
 
 private:
     enum class State { None, Connects, Asks, Waits };
-    [[nodiscard]] bool connects(int events, const carry::FourTuple &connection, std::uint16_t port);
-    [[nodiscard]] bool greets(const Greeting &greeting) const;
-    [[nodiscard]] Result hears();
-    [[nodiscard]] Result waits();
+    [[nodiscard]] bool connect(int events, const carry::FourTuple &connection, std::uint16_t port);
+    [[nodiscard]] bool greet(const Greeting &greeting) const;
+    [[nodiscard]] Result hear();
+    [[nodiscard]] Result wait();
 
     const std::chrono::milliseconds limit_;
     base::Clock::time_point ends_;

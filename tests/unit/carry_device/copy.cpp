@@ -25,18 +25,18 @@ struct Ends {
     Ends(Link::State of_joiner, Link::State of_maker) {
         joiner.link().state = of_joiner;
         maker.link().state = of_maker;
-        joiner.loses_device();
-        maker.loses_device();
+        joiner.lose_device();
+        maker.lose_device();
     }
     void go_on() {
         int fds[2] = {-1, -1};
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-        joiner.goes_on(Watched{events.get(), base::Fd{fds[0]}});
-        maker.goes_on(Watched{events.get(), base::Fd{fds[1]}});
+        joiner.go_on(Watched{events.get(), base::Fd{fds[0]}});
+        maker.go_on(Watched{events.get(), base::Fd{fds[1]}});
         // Each end has pushed before it hears the other one, and pushes again after it.
         for (int i = 0; i < 4; ++i) {
-            (void)joiner.hears();
-            (void)maker.hears();
+            (void)joiner.hear();
+            (void)maker.hear();
             joiner.push();
             maker.push();
         }
@@ -57,8 +57,8 @@ void the_maker_may_open_the_link_later(void **) {
     ends.maker.link().state = Link::Open;
     ends.joiner.push();
     ends.maker.push();
-    (void)ends.joiner.hears();
-    (void)ends.maker.hears();
+    (void)ends.joiner.hear();
+    (void)ends.maker.hear();
     assert_int_equal(ends.joiner.link().state, Link::Open);
     assert_int_equal(ends.maker.link().state, Link::Open);
 }

@@ -63,7 +63,7 @@ struct Process {
     explicit Process(
         std::uint16_t port, Finding::IsPeer is_peer = [](const in6_addr &) { return true; })
         : finding{is_peer, port} {
-        assert_true(finding.takes_port(events.get()));
+        assert_true(finding.take_port(events.get()));
     }
     bool serve_some() {
         return finding.serve([this](const Finding::Heard &what) {
@@ -76,7 +76,7 @@ struct Process {
         }
     }
     // So many words have come, or are on their way.
-    void hears(std::size_t count) {
+    void hear(std::size_t count) {
         serve();
         while (heard.size() < count) {
             epoll_event event{};
@@ -95,20 +95,20 @@ void a_word_is_passed_on_to_the_process_that_has_the_connection(void **) {
     owner.has_connection = true;
     asker.finding.send(connection(1), port, {.name = name, .asks = 7, .kind = Word::Asks});
     // It hears what it has passed on too, and passes that on no further.
-    last.hears(2);
+    last.hear(2);
     assert_true(!last.heard[0].word.is_passed_on && last.heard[1].word.is_passed_on);
-    owner.hears(1);
+    owner.hear(1);
     const Finding::Heard asked = owner.heard[0];
     assert_true(asked.word.is_passed_on && asked.word.name == name && asked.word.asks == 7);
     assert_int_equal(asked.port, last.heard[0].port);
 
-    asker.hears(1);  // what was passed on
+    asker.hear(1);  // what was passed on
     owner.finding.send(connection(0), asked.port, {.name = name, .asks = 7, .kind = Word::Answers});
-    asker.hears(2);
+    asker.hear(2);
     assert_true(asker.heard[1].word.kind == Word::Answers && !asker.heard[1].word.is_passed_on);
     assert_true(asker.heard[1].is_from(connection(1).ends[0].address));
-    owner.hears(1);
-    last.hears(2);
+    owner.hear(1);
+    last.hear(2);
 }
 
 void the_process_that_takes_the_port_again_hears(void **) {
@@ -116,11 +116,11 @@ void the_process_that_takes_the_port_again_hears(void **) {
     Process owner{port};
     Process last{port};
     owner.has_connection = true;
-    assert_true(owner.finding.takes_port(owner.events.get()));
+    assert_true(owner.finding.take_port(owner.events.get()));
     last.finding.send(connection(1), port, {.name = name, .kind = Word::Calls});
-    owner.hears(1);
+    owner.hear(1);
     assert_false(owner.heard[0].word.is_passed_on);
-    last.hears(0);
+    last.hear(0);
 }
 
 // A process drops a datagram that is no word, or comes from a host that may not ask. A good word comes behind
@@ -154,7 +154,7 @@ void others_are_not_heard(void **) {
     other[offsetof(Word, kind)] = Word::Answers;  // belongs to another port
     send_from(1, other.data(), other.size());
     send_from(1, bytes.data(), bytes.size());
-    some.hears(1);
+    some.hear(1);
     assert_true(some.heard[0].word.kind == Word::Asks && some.heard[0].address.s6_addr[15] == 1);
 }
 
@@ -168,7 +168,7 @@ void many_words_are_heard_in_turns(void **) {
     assert_true(some.serve_some());
     const std::size_t first = some.heard.size();
     assert_true(first != 0 && first < 100);
-    some.hears(100);
+    some.hear(100);
 }
 
 void add(carry::FirstBytes &bytes, std::uint64_t offset, std::string_view text) {

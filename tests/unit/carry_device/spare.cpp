@@ -48,8 +48,8 @@ void words_and_bytes_reach_the_copy_in_order(void **) {
     ends.one->tell();
     // The kernel takes the bytes in parts.
     while (ends.one->settled_turn() != 5) {
-        assert_true(ends.one->moves());
-        assert_true(ends.other->moves());
+        assert_true(ends.one->move());
+        assert_true(ends.other->move());
     }
     assert_true(ends.links[1]->directions[0].put == put);
     assert_memory_equal(ends.links[1]->directions[0].ring + 3, many, sizeof(many));
@@ -62,9 +62,9 @@ void an_end_is_told_after_all_that_came_before(void **) {
     const Ends ends;
     const std::uint64_t put = 9;
     ends.one->write(place_of_put, &put, sizeof(put));
-    assert_true(ends.one->moves());
+    assert_true(ends.one->move());
     assert_int_equal(shutdown(ends.fds[0], SHUT_WR), 0);
-    assert_false(ends.other->moves());
+    assert_false(ends.other->move());
     assert_true(ends.links[1]->directions[0].put == put);
 }
 
@@ -72,10 +72,10 @@ void a_frame_in_two_parts_waits_for_the_second(void **) {
     const Ends ends;
     const std::uint64_t put = 11;
     ends.says(place_of_put, sizeof(put));
-    assert_true(ends.other->moves());
+    assert_true(ends.other->move());
     assert_true(ends.links[1]->directions[0].put == 0);
     assert_int_equal(send(ends.fds[0], &put, sizeof(put), MSG_NOSIGNAL), sizeof(put));
-    assert_true(ends.other->moves());
+    assert_true(ends.other->move());
     assert_true(ends.links[1]->directions[0].put == put);
 }
 
@@ -86,7 +86,7 @@ void places_outside_of_the_copy_are_refused(void **) {
     for (const auto &words : bad) {
         const Ends ends;
         ends.says(words[0], words[1]);
-        assert_false(ends.other->moves());
+        assert_false(ends.other->move());
     }
 }
 
@@ -96,7 +96,7 @@ void answers_that_nobody_reads_have_an_end(void **) {
     bool is_open = true;
     for (std::size_t i = 0; is_open && i < (std::size_t{8} << 20); ++i) {
         ends.says(UINT32_MAX - 1, 1);
-        is_open = i % 64 != 0 || ends.other->moves();
+        is_open = i % 64 != 0 || ends.other->move();
     }
     assert_false(is_open);
 }

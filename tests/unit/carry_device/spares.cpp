@@ -27,7 +27,7 @@ struct Port {
     std::size_t greetings = 0;
 
     Port() {
-        assert_true(spares.listens(events.get()));
+        assert_true(spares.begin_to_listen(events.get()));
         own = spares.announce();
         assert_true(own.port != 0 && own.key != 0);
         assert_true(own.key != spares.announce().key);
