@@ -21,8 +21,8 @@
 #include "base/fd.hpp"
 #include "cli/arguments.hpp"
 #include "cli/commands.hpp"
+#include "cli/files.hpp"
 #include "cli/report.hpp"
-#include "cli/write_all.hpp"
 
 namespace cli {
 

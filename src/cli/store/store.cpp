@@ -21,12 +21,12 @@
 
 #include "base/log.hpp"
 #include "cli/checksum.hpp"
+#include "cli/files.hpp"
 #include "cli/log.hpp"
 #include "cli/pace.hpp"
 #include "cli/store/store_files.hpp"
 #include "cli/store/store_upload.hpp"
 #include "cli/thread.hpp"
-#include "cli/write_all.hpp"
 
 namespace cli {
 

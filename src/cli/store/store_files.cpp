@@ -13,9 +13,9 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/files.hpp"
 #include "cli/protocol/blocks.hpp"
 #include "cli/random_number.hpp"
-#include "cli/write_all.hpp"
 
 namespace cli {
 
@@ -46,10 +46,6 @@ Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted) {
                       : failed("{}", fault_text("cannot read", errno));
 }
 
-base::Fd unnamed_file(int folder) {
-    return base::Fd{openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
-}
-
 int read_all(int fd, std::uint64_t length, const TakeBytes &take, const MayRead &may_read) {
     const auto memory = std::make_unique_for_overwrite<std::byte[]>(piece_size);
     for (std::uint64_t done = 0; done < length;) {
@@ -66,11 +62,6 @@ int read_all(int fd, std::uint64_t length, const TakeBytes &take, const MayRead 
         done += bytes.size();
     }
     return 0;
-}
-
-int give_name(int fd, int folder, const std::string &name) {
-    const auto descriptor = fmt::format("/proc/self/fd/{}", fd);
-    return linkat(AT_FDCWD, descriptor.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
 // FUSE and NFS return 0 and have done nothing. Before Linux 5.17 an error of the file system's journal is not

@@ -30,12 +30,6 @@ inline constexpr const char *was_deleted = "was deleted";
 enum class Dotted : bool { No, Yes };
 [[nodiscard]] Outcome<std::vector<std::string>> names_in(int folder, Dotted dotted = Dotted::No);
 
-// Makes a file without a name. The kernel removes it when the process ends in any way.
-[[nodiscard]] base::Fd unnamed_file(int folder);
-
-// Gives a file without a name its name. Returns 0 or an errno value.
-[[nodiscard]] int give_name(int fd, int folder, const std::string &name);
-
 // Makes all files and names on the file system of this folder durable, with one flush of the device. Returns
 // false when that failed, or when the file system is none of which this is known. Blocks until also what
 // others have written there is on storage.

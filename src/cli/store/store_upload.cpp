@@ -14,9 +14,9 @@
 #include <cerrno>
 
 #include "base/log.hpp"
+#include "cli/files.hpp"
 #include "cli/log.hpp"
 #include "cli/store/store_files.hpp"
-#include "cli/write_all.hpp"
 
 namespace cli {
 

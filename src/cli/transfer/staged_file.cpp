@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <random>
 
+#include "cli/files.hpp"
+
 namespace cli {
 
 namespace fs = std::filesystem;
@@ -78,7 +80,7 @@ Outcome<StagedFile> StagedFile::create(const fs::path &path, unsigned mode, Unti
     }
     // The file gets its name through /proc.
     if (until == Until::Unnamed && fs::exists("/proc/self/fd", none)) {
-        file.fd_.reset(open(folder_of(file.path_).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
+        file.fd_ = unnamed_file(AT_FDCWD, folder_of(file.path_).c_str(), mode);
     }
     if (!file.fd_) {
         const fs::path name = file.hidden_name();
@@ -108,13 +110,12 @@ int StagedFile::hide() {
     if (!temporary_.empty()) {
         return 0;
     }
-    const auto descriptor = fmt::format("/proc/self/fd/{}", fd_.get());
     const fs::path name = hidden_name();
-    if (linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-        return errno;
+    const int error = give_name(fd_.get(), AT_FDCWD, name.string());
+    if (error == 0) {
+        temporary_ = name;
     }
-    temporary_ = name;
-    return 0;
+    return error;
 }
 
 // Most bytes are on storage before the file has any name, so a process that is killed rarely leaves one.
