@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -45,9 +44,8 @@ std::string client_hello() {
 
 bool wait_until_ready(const base::Fd &fd, short events, base::Clock::time_point until) {
     while (true) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - base::Clock::now()).count();
         pollfd one{.fd = fd.get(), .events = events, .revents = 0};
-        const int ready = poll(&one, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+        const int ready = poll(&one, 1, base::poll_timeout(until));
         if (ready >= 0 || errno != EINTR) {
             return ready > 0;
         }

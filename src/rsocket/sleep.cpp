@@ -2,7 +2,6 @@
 #include "rsocket/sleep.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "rsocket/call.hpp"
 
@@ -13,12 +12,8 @@ namespace {
 constexpr int tick_ms = 5;  // of a thread that no other can wake
 
 int timeout_of(Deadline deadline, bool ticks) {
-    if (!deadline) {
-        return ticks ? tick_ms : -1;
-    }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - base::Clock::now());
-    return static_cast<int>(
-        std::clamp<std::chrono::milliseconds::rep>(left.count(), 0, ticks ? tick_ms : INT32_MAX));
+    const int left = base::poll_timeout(deadline.value_or(base::Clock::time_point::max()));
+    return ticks && (left < 0 || left > tick_ms) ? tick_ms : left;
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -248,7 +247,8 @@ ssize_t EventQueue::read_waiting(std::uint32_t *event, void *buffer, std::size_t
     if (const ssize_t result = read(event, buffer, size, flags); result != -FI_EAGAIN || timeout_ms == 0) {
         return result;
     }
-    const auto end = base::Clock::now() + std::chrono::milliseconds{timeout_ms};
+    const auto end =
+        timeout_ms < 0 ? base::Clock::time_point::max() : base::Clock::now() + base::Milliseconds{timeout_ms};
     const Waiting waiting{*this};
     if (!waiting.begun()) {
         return -waiting.begun().error().number;
@@ -258,9 +258,8 @@ ssize_t EventQueue::read_waiting(std::uint32_t *event, void *buffer, std::size_t
         if (result != -FI_EAGAIN) {
             return result;
         }
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - base::Clock::now()).count();
         pollfd descriptor{.fd = wait_set_.fd(), .events = POLLIN, .revents = 0};
-        const int ready = ::poll(&descriptor, 1, timeout_ms < 0 ? -1 : static_cast<int>(std::max(left, 0L)));
+        const int ready = ::poll(&descriptor, 1, base::poll_timeout(end));
         if (ready <= 0) {
             return ready == 0 ? -FI_EAGAIN : -errno;
         }

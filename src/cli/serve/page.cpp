@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "cli/thread.hpp"
 
 namespace cli {
@@ -84,17 +85,14 @@ void Page::run() {
 }
 
 bool Page::wait() {
-    const auto now = Clock::now();
-    const bool accepts = now >= accepts_from_;
+    const bool accepts = Clock::now() >= accepts_from_;
     std::vector<pollfd> waiting{{stop_.get(), POLLIN, 0}, {accepts ? listener_.get() : -1, POLLIN, 0}};
     auto until = accepts ? Clock::time_point::max() : accepts_from_;
     for (const Reader &reader : readers_) {
         waiting.push_back({reader.socket.get(), reader.sends() ? short{POLLOUT} : short{POLLIN}, 0});
         until = std::min(until, reader.until);
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
-    const int timeout = until == Clock::time_point::max() ? -1 : static_cast<int>(std::max<long>(left, 0));
-    if (poll(waiting.data(), waiting.size(), timeout) < 0) {
+    if (poll(waiting.data(), waiting.size(), base::poll_timeout(until)) < 0) {
         return errno == EINTR;
     }
     for (std::size_t place = 0; place < readers_.size(); ++place) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/clock.hpp"
 #include "base/tls.hpp"
 #include "cli/log.hpp"
 #include "cli/plain_tcp.hpp"
@@ -152,15 +153,15 @@ Outcome<> ClientConnection::take(const Offer &offer) {
 
 Outcome<> ClientConnection::wait_readable(int fd, Clock::time_point deadline) const {
     while (!interrupted()) {
-        const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now()).count();
-        if (left <= 0) {
+        const int left = base::poll_timeout(deadline);
+        if (left == 0) {
             return failed(Exit::Unreachable, "{}: no answer for {} seconds", name_,
                           std::chrono::duration<double>{timeout_}.count());
         }
         // A signal may come right before the call, and end_waits() wakes nobody.
-        constexpr Milliseconds::rep longest = 1000;
+        constexpr int longest = 1000;
         pollfd waiting{fd, POLLIN, 0};
-        const int ready = poll(&waiting, 1, static_cast<int>(std::min(left, longest)));
+        const int ready = poll(&waiting, 1, std::min(left, longest));
         if (ready > 0) {
             return {};
         }

@@ -76,11 +76,11 @@ Source::Program::~Program() {
     const auto deadline = base::Clock::now() + patience;
     send(SIGTERM);
     pollfd ended{fd.get(), POLLIN, 0};
-    auto left = std::chrono::milliseconds{patience};
-    while (left.count() > 0 && poll(&ended, 1, static_cast<int>(left.count())) <= 0) {
-        left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::Clock::now());
+    bool has_ended = false;
+    while (!has_ended && base::Clock::now() < deadline) {
+        has_ended = poll(&ended, 1, base::poll_timeout(deadline)) > 0;
     }
-    if (left.count() <= 0) {
+    if (!has_ended) {
         send(SIGKILL);
     }
     (void)waitpid(pid, nullptr, 0);
