@@ -120,7 +120,7 @@ bool Sender::prepare_to_hold() {
             break;
         }
     }
-    if (qp_.state != IBV_QPS_RTS) {
+    if (state_ != State::Open) {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
         return error;
     }
@@ -153,7 +153,7 @@ bool Sender::prepare_to_hold() {
 [[gnu::hot, gnu::always_inline]] inline int Sender::check(const ibv_send_wr &request,
                                                           std::uint64_t &bytes) const {
     const int opcode = static_cast<int>(request.opcode);
-    if (qp_.state < IBV_QPS_RTS || static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
+    if (state_ == State::Idle || static_cast<unsigned>(request.num_sge) > cap_.max_send_sge) {
         return EINVAL;  // a negative number is a large one here
     }
     bytes = total_bytes(request);
@@ -240,7 +240,7 @@ bool Sender::prepare_to_hold() {
 
 int Sender::would_take(const ibv_send_wr *chain, bool &open) const {
     const base::Lock lock{mutex_};
-    open = qp_.state == IBV_QPS_RTS;
+    open = state_ == State::Open;
     std::size_t count = 0;
     for (; chain != nullptr; chain = chain->next) {
         std::uint64_t bytes = 0;
@@ -255,15 +255,15 @@ int Sender::would_take(const ibv_send_wr *chain, bool &open) const {
 
 int Sender::post_done(const ibv_send_wr &request) {
     const base::Lock lock{mutex_};
-    if (qp_.state < IBV_QPS_RTS || queue_.full()) {
-        return qp_.state < IBV_QPS_RTS ? EINVAL : ENOMEM;
+    if (state_ == State::Idle || queue_.full()) {
+        return state_ == State::Idle ? EINVAL : ENOMEM;
     }
     ibv_send_wr done{};
     done.wr_id = request.wr_id;
     done.opcode = request.opcode;
     done.send_flags = request.send_flags & ~unsigned{IBV_SEND_INLINE};
     queue_.push(done, 0);
-    if (qp_.state == IBV_QPS_RTS) {
+    if (state_ == State::Open) {
         transmit();
     } else {
         queue_.flush(IBV_WC_WR_FLUSH_ERR);
@@ -307,6 +307,7 @@ void Sender::begin(Link &link, const tcp::Text &peer, const ConnectionParameters
                      std::memory_order_release);
     if (!parameters.by_number) {
         qp_.state = IBV_QPS_RTS;
+        state_ = State::Open;
     }
     if (const RequestFaults *const faults = requests_.faults()) {
         group_.change(source_, faults->timer(), {}, {.readable = true});
@@ -327,6 +328,7 @@ void Sender::allow() {
 void Sender::give_up(ibv_wc_status oldest) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_ERR;
+    state_ = State::Ended;
     base::set_shared(has_no_link_, false);
     queue_.flush(oldest);
 }
@@ -339,6 +341,7 @@ void Sender::set_state(ibv_qp_state state) {
 void Sender::open(std::uint16_t most_awaiting) {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_RTS;
+    state_ = State::Open;
     parameters_.ord = most_awaiting;
     requests_.set_most_awaiting(most_awaiting);
     base::set_shared(peer_operations_, soft_operations, std::memory_order_release);
@@ -354,12 +357,12 @@ void Sender::lose_link(bool drops) {
     link_ = nullptr;
     may_transmit_ = full_ = false;
     drop_batch();
-    base::set_shared(has_no_link_, qp_.state == IBV_QPS_RTS);
+    base::set_shared(has_no_link_, state_ == State::Open);
 }
 
 bool Sender::waits_for_link() const {
     const base::Lock lock{mutex_};
-    return qp_.state == IBV_QPS_RTS && link_ == nullptr && !queue_.empty();
+    return state_ == State::Open && link_ == nullptr && !queue_.empty();
 }
 
 void Sender::drop_requests() {
@@ -370,6 +373,7 @@ void Sender::drop_requests() {
 void Sender::reset() {
     const base::Lock lock{mutex_};
     qp_.state = IBV_QPS_RESET;
+    state_ = State::Idle;
     parameters_ = {};
     may_transmit_ = false;
     broken_.reset();
@@ -380,6 +384,7 @@ void Sender::reset() {
 
 void Sender::end(ibv_wc_status oldest, bool reads_on) {
     const base::Lock lock{mutex_};
+    state_ = State::Ended;
     qp_.state = IBV_QPS_ERR;
     may_transmit_ = false;
     drop_batch();

@@ -165,6 +165,7 @@ public:
     }
 
 private:
+    enum class State : std::uint8_t { Idle, Open, Ended };
     struct Cause {
         EndReason by;
         int error = 0;  // Link: an errno value
@@ -215,8 +216,7 @@ private:
     void tell_turn() REQUIRES(mutex_);
     [[nodiscard]] Turn take_turn() EXCLUDES(mutex_);
 
-    // Its state is guarded by mutex_. Below RTS nothing can be posted, and in ERR requests are flushed.
-    ibv_qp &qp_;
+    ibv_qp &qp_;  // its state is guarded by mutex_
     const ibv_qp_cap cap_;
     Group &group_;
     Source &source_;
@@ -226,6 +226,7 @@ private:
     std::atomic<bool> has_no_link_{false};  // it is open, and has no link; changed with the lock
 
     mutable base::WatchedMutex mutex_;
+    State state_ GUARDED_BY(mutex_) = State::Idle;
     SendQueue queue_ GUARDED_BY(mutex_);
     Batch batch_ GUARDED_BY(mutex_);
     RequestSegments requests_ GUARDED_BY(mutex_);

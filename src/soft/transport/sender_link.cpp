@@ -186,7 +186,7 @@ bool Sender::copy_out(std::vector<std::byte> &words) {
 
 // Keeps the error. The thread that serves the group finds it, and ends the connection.
 [[gnu::noinline]] void Sender::break_link(Cause cause) {
-    if (broken_ || qp_.state == IBV_QPS_ERR) {
+    if (broken_ || state_ == State::Ended) {
         return;  // the connection has ended, and the peer may still have to read
     }
     broken_ = cause;
