@@ -42,6 +42,7 @@ public:
         });
     }
     [[nodiscard]] msghdr message() { return base::message_of(parts_.data(), count_); }
+    [[nodiscard]] std::span<const iovec> get() const { return std::span{parts_}.first(count_); }
 
 private:
     std::array<iovec, IOV_MAX> parts_;

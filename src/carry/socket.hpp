@@ -277,9 +277,8 @@ public:
     void before_copy();
     // This is the copy.
     void is_alone_now();
-    // Returns whether this process alone reads from it, from here on. Of several copies the first that asks
-    // does.
-    [[nodiscard]] bool reads_alone() { return is_of_one_process() && (!is_linked() || becomes_reader()); }
+    // Returns whether this process alone can read from it. Of several copies it is the last one.
+    [[nodiscard]] bool is_alone() const;
     // Returns the link that each process with the Socket has mapped; nullptr without one.
     [[nodiscard]] Link *mapped_link() const;
     // This process has closed its last descriptor of it. Returns whether no process has one any more.
@@ -351,9 +350,7 @@ private:
     public:
         InSection(Socket &socket, int &fd) : section_{socket.locks().in} {
             fd = socket.descriptor(fd);
-            if (fd >= 0 && socket.locks().in.has_lost_owner()) [[unlikely]] {
-                socket.recover_in(fd);
-            }
+            socket.recover_in(fd);
         }
 
     private:
@@ -486,11 +483,17 @@ private:
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
-    // Returns how many bytes programs have taken out of the kernel's socket.
-    [[nodiscard]] static std::optional<std::uint64_t> taken_from_kernel(int fd);
-    // A process was killed that had the lock.
-    void recover_in(int fd);
-    void recover_out();
+    // Returns by how much the kernel counts more than this library; nullopt where that is not known.
+    [[nodiscard]] std::optional<std::int64_t> uncounted_in(int fd) const;
+    [[nodiscard]] std::optional<std::int64_t> uncounted_out(int fd) const;
+    // The thread has the lock. When a process was killed that had it, what it has not counted is counted.
+    void recover_in(int fd) {
+        if (fd >= 0 && locks().in.has_lost_owner()) [[unlikely]] {
+            count_in(fd);
+        }
+    }
+    void count_in(int fd);
+    void count_out(int fd);
     void keep(int error);
     [[nodiscard]] int take_error_of_receive();
     [[nodiscard]] bool fails_with_kept_error();

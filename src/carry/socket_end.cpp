@@ -185,6 +185,7 @@ bool Socket::is_kernels(int fd) {
         (void)sched_yield();
     }
     const Section section{locks().in};
+    recover_in(fd);
     advance();
     const bool is_lost = mirrors::of(*this) != nullptr && may_lack_bytes();  // the parent's child has none
     if (waits_for_answer() || is_lost) {
@@ -261,10 +262,17 @@ void Socket::drop_doorbells(int fd) {
 
 void Socket::before_end(int fd) {
     const Inside inside{*this};
-    if (!is_linked() || !is_reader()) {
+    if (!is_linked()) {
+        return;
+    }
+    if (copy_ != 0) {
+        from_peer().closed.fetch_add(1);
+    }
+    if (!is_reader()) {
         return;
     }
     const Section section{locks().in};
+    recover_in(fd);
     advance();
     if (is_mirrored()) {
         say_how_it_closes(fd);

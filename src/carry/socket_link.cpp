@@ -67,59 +67,97 @@ bool Socket::kernel_agrees(int fd) const {
     return false;
 }
 
-// The kernel counts the end of the peer's bytes as one.
-std::optional<std::uint64_t> Socket::taken_from_kernel(int fd) {
-    constexpr unsigned ends =
-        1U << 8 | 1U << 9 | 1U << 11;  // CLOSE_WAIT, LAST_ACK and CLOSING of <netinet/tcp.h>
+// The kernel counts the end of the peer's bytes as one. After the ends of both, or a reset, it does not say
+// whether it has.
+std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
+    constexpr unsigned closed =
+        7;  // TCP_CLOSE of <netinet/tcp.h>, and TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING
+    constexpr unsigned ends = 1U << closed | 1U << 8 | 1U << 9 | 1U << 11;
+    const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
     for (int i = 0; i < 4; ++i) {
         const auto before = info_of(fd);
         const int unread = waiting_bytes(fd, SIOCINQ);
         const auto after = info_of(fd);
         if (before && after && unread >= 0 && before->tcpi_bytes_received == after->tcpi_bytes_received &&
             before->tcpi_state == after->tcpi_state) {
-            return after->tcpi_bytes_received - static_cast<unsigned>(unread) -
-                   (ends >> after->tcpi_state & 1U);
+            const auto more = static_cast<std::int64_t>(after->tcpi_bytes_received -
+                                                        static_cast<unsigned>(unread) - counted);
+            const bool has_end =
+                (ends >> after->tcpi_state & 1U) != 0 && (after->tcpi_state != closed || more > 0);
+            return more - (has_end ? 1 : 0);
+        }
+    }
+    return std::nullopt;
+}
+
+// Another process may be sending by the kernel alone, which counts that later.
+std::optional<std::int64_t> Socket::uncounted_out(int fd) const {
+    const std::uint64_t counted = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
+    for (int i = 0; i < 4 && !locks().sending.any() && !may_end_; ++i) {
+        const auto before = info_of(fd);
+        const int unacknowledged = waiting_bytes(fd, SIOCOUTQ);
+        const auto after = info_of(fd);
+        if (before && after && unacknowledged >= 0 && before->tcpi_bytes_acked == after->tcpi_bytes_acked) {
+            return static_cast<std::int64_t>(after->tcpi_bytes_acked + static_cast<unsigned>(unacknowledged) -
+                                             counted);
         }
     }
     return std::nullopt;
 }
 
 // That process may have taken bytes, out of the kernel's socket or out of the ring, which it has not counted,
-// or have counted some of the ring that are there still. The kernel knows how many; doorbells come before the
-// bytes of a turn in TCP.
-void Socket::recover_in(int fd) {
-    if (!is_linked() || is_mirrored()) {
+// or have counted some of the ring that are there still. Doorbells come before the bytes of a turn in TCP. A
+// copy that does not read has counts of its own.
+void Socket::count_in(int fd) {
+    if (!is_linked() || is_mirrored() || !is_reader()) {
         return;
     }
     Direction &direction = from_peer();
     direction.turns_read = in_.turn;
     direction.taken = in_.taken.load();
-    const auto taken = taken_from_kernel(fd);
-    const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
-    if (!taken || *taken == counted) {
-        return;
-    }
+    const std::int64_t uncounted = uncounted_in(fd).value_or(0);
     const std::uint64_t bells = is_in_ring(in_.turn)
                                     ? peers_doorbells()
                                     : direction.turns[in_.turn % Direction::most_turns].doorbells.load();
-    const std::uint64_t uncounted = *taken - counted;
-    const std::uint64_t dropped =
-        *taken > counted && bells > in_.dropped ? std::min(uncounted, bells - in_.dropped) : 0;
-    if (is_in_ring(in_.turn) && *taken > counted && dropped != uncounted) {
+    const auto undropped = static_cast<std::int64_t>(bells - std::min<std::uint64_t>(bells, in_.dropped));
+    const std::int64_t dropped = std::clamp<std::int64_t>(uncounted, 0, undropped);
+    if (is_in_ring(in_.turn) && uncounted > dropped) {
         give_up(fd);
         return;
     }
-    in_.dropped += dropped;
-    in_.count += uncounted - dropped;
+    in_.dropped += static_cast<std::uint64_t>(dropped);
+    in_.count += static_cast<std::uint64_t>(uncounted - dropped);
 }
 
-// The ring has all that it put there.
-void Socket::recover_out() {
+// The ring has all that it put there. It may have counted a doorbell that it has not sent.
+void Socket::count_out(int fd) {
+    if (is_mirrored()) {
+        return;
+    }
     const std::uint64_t put = to_peer().put & ~Direction::refused;
-    if (!is_mirrored() && put - out_.put <= Direction::ring_bytes) {
+    const std::uint64_t doorbells = to_peer().doorbells & ~Direction::refused;
+    if (put - out_.put <= Direction::ring_bytes && doorbells - out_.doorbells <= 1) {
         out_.count += put - out_.put;
         out_.put = put;
+        out_.doorbells = doorbells;
     }
+    const std::int64_t uncounted = uncounted_out(fd).value_or(0);
+    if (uncounted > 0) {
+        out_.count += static_cast<std::uint64_t>(uncounted);
+    } else if (uncounted == -1) {
+        const char bell = 0;
+        if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+            keep(errno);
+            to_peer().doorbells.fetch_sub(1);
+            --out_.doorbells;
+        }
+    }
+}
+
+bool Socket::is_alone() const {
+    const bool is_last =
+        copy_ == 0 || !is_linked() || is_reader() || from_peer().closed == from_peer().copies;
+    return is_of_one_process() && is_last;
 }
 
 std::atomic<int> *Socket::delay(int option) {
@@ -284,6 +322,7 @@ bool Socket::finishes_ring() {
 
 void Socket::before_copy() {
     const Section section{locks().in};
+    recover_in(sockets.number_of(sockets.place_of(*this)));
     if (is_linked() && !is_of_one_process() && !finishes_ring()) {
         std::uint32_t none = 0;
         (void)copy_.compare_exchange_strong(none, of_the_others);
@@ -315,6 +354,9 @@ bool Socket::becomes_reader() {
 
 void Socket::let_copies_go_on() {
     if (is_reader() && finishes_ring()) {
+        if (!is_mirrored()) {
+            link()->ends[side_] = 1;  // as in is_kernels()
+        }
         from_peer().reader = Direction::all_is_read;
     }
 }

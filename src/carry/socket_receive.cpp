@@ -118,8 +118,13 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             push();
             publish();
         }
-        if (is_of_another_copy) {
-            return done != 0 ? static_cast<ssize_t>(done) : receive_linked(fd, parts, flags);
+        if (is_of_another_copy && done != 0 && !waits_for_all) {
+            return static_cast<ssize_t>(done);
+        }
+        if (is_of_another_copy) {  // or this one has read all of the ring
+            PartsFrom rest{parts, done, bytes - done};
+            const ssize_t more = receive_linked(fd, rest.get(), flags);
+            return done == 0 ? more : static_cast<ssize_t>(done) + std::max<ssize_t>(more, 0);
         }
         if (done == bytes || (done != 0 && (!waits_for_all || nothing.is_final))) {
             keep(nothing.error);

@@ -58,7 +58,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
             return not_begun;
         }
         if (locks().out.has_lost_owner()) [[unlikely]] {
-            recover_out();
+            count_out(fd);
         }
         if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
