@@ -129,7 +129,8 @@ void Socket::count_in(int fd) {
     in_.count += static_cast<std::uint64_t>(uncounted - dropped);
 }
 
-// The ring has all that it put there. It may have counted a doorbell that it has not sent.
+// The ring has all that it put there. It may have counted a doorbell that it has not sent, or have been about
+// to ring for a sleep.
 void Socket::count_out(int fd) {
     if (is_mirrored()) {
         return;
@@ -141,6 +142,7 @@ void Socket::count_out(int fd) {
         out_.put = put;
         out_.doorbells = doorbells;
     }
+    out_.rings_once = true;
     const std::int64_t uncounted = uncounted_out(fd).value_or(0);
     if (uncounted > 0) {
         out_.count += static_cast<std::uint64_t>(uncounted);

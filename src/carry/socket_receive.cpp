@@ -102,6 +102,11 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                                                  : take(fd, parts, done, flags);
                 done += more;
             } while (more != 0 && done < bytes && (flags & MSG_PEEK) == 0 && peers_turn() != in_.turn);
+            // The sender puts other bytes in the place of those that another copy has read meanwhile.
+            if (copy_ != 0 && only_looks && !may_look()) [[unlikely]] {
+                is_of_another_copy = true;
+                done = before;
+            }
             if (!is_of_another_copy && done == before && nothing.result > 0) {
                 done += take_unexplained(fd, parts, done, flags, nothing);
                 const bool may_be_explained = is_mirrored() && in_.dropped == dropped &&

@@ -232,8 +232,8 @@ public:
 
 private:
     void wake() const {
-        const std::uint64_t peer = 1;
-        (void)!write(bell_, &peer, sizeof(peer));
+        const std::uint64_t one = 1;
+        (void)!write(bell_, &one, sizeof(one));
     }
 
     void run() {
