@@ -62,8 +62,7 @@ struct Direction {
     // Processes may have copies of the receiver's Socket (Sockets::share_no_more). The first of them that
     // receives reads what the ring has; 0: none has yet.
     std::atomic<std::uint32_t> reader;
-    std::atomic<std::uint32_t> copies;  // beside that of the process which has made the others
-    std::atomic<std::uint32_t> closed;  // of all of these
+    std::atomic<std::uint32_t> copies;
     static constexpr std::uint32_t all_is_read = UINT32_MAX;
     alignas(4096) std::byte ring[ring_bytes];
 };

@@ -277,8 +277,8 @@ public:
     void before_copy();
     // This is the copy.
     void is_alone_now();
-    // Returns whether this process alone can read from it. Of several copies it is the last one.
-    [[nodiscard]] bool is_alone() const;
+    // Returns whether this process alone reads from it.
+    [[nodiscard]] bool is_read_here() const { return is_of_one_process() && is_reader(); }
     // Returns the link that each process with the Socket has mapped; nullptr without one.
     [[nodiscard]] Link *mapped_link() const;
     // This process has closed its last descriptor of it. Returns whether no process has one any more.

@@ -262,13 +262,7 @@ void Socket::drop_doorbells(int fd) {
 
 void Socket::before_end(int fd) {
     const Inside inside{*this};
-    if (!is_linked()) {
-        return;
-    }
-    if (copy_ != 0) {
-        from_peer().closed.fetch_add(1);
-    }
-    if (!is_reader()) {
+    if (!is_linked() || !is_reader()) {
         return;
     }
     const Section section{locks().in};

@@ -156,12 +156,6 @@ void Socket::count_out(int fd) {
     }
 }
 
-bool Socket::is_alone() const {
-    const bool is_last =
-        copy_ == 0 || !is_linked() || is_reader() || from_peer().closed == from_peer().copies;
-    return is_of_one_process() && is_last;
-}
-
 std::atomic<int> *Socket::delay(int option) {
     const bool is_delay = option == TCP_NODELAY || option == TCP_CORK;
     return is_linked() && is_delay ? option == TCP_NODELAY ? &no_delay_ : &cork_ : nullptr;

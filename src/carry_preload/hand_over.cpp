@@ -126,7 +126,7 @@ void hand_over_to_program(bool keeps) {
         if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
             return;
         }
-        if (!keeps && socket.is_alone()) {
+        if (!keeps && socket.is_read_here()) {
             hand_over(socket, fd);
         } else {
             hand_over_as(socket, fd, fd);
