@@ -9,13 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 
 #include "base/interpose.hpp"
+#include "base/own_pages.hpp"
 
 namespace carry {
 
@@ -110,27 +109,12 @@ bool Arena::has_others(std::uint32_t own) const {
            });
 }
 
-// The copy is made in pieces, each by way of `piece`: where the program limits its address space (RLIMIT_AS),
-// that has no room for another copy, but memory may take the place of other memory. A lock may be taken by a
-// thread of the other processes.
+// A lock may be taken by a thread of the other processes.
 bool Arena::become_private(std::uint32_t own) {
-    static constinit std::array<std::byte, std::size_t{256} << 10> piece{};
     auto *const bytes = reinterpret_cast<std::byte *>(this);
     const auto *const end = reinterpret_cast<std::byte *>(&all[std::min(used + 1, most_sockets)]);
-    const auto size = static_cast<std::size_t>(end - bytes);
-    for (std::size_t done = 0; done < sizeof(Arena); done += piece.size()) {
-        const bool is_last = done + piece.size() >= size;
-        const std::size_t copied = std::min(size - done, piece.size());
-        const std::size_t room = is_last ? sizeof(Arena) - done : piece.size();
-        std::memcpy(piece.data(), bytes + done, copied);
-        if (mmap(bytes + done, room, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != bytes + done) {
-            return false;
-        }
-        std::memcpy(bytes + done, piece.data(), copied);
-        if (is_last) {
-            break;
-        }
+    if (!base::take_own_pages(this, static_cast<std::size_t>(end - bytes), sizeof(Arena))) {
+        return false;
     }
     for (std::uint32_t one = 1; one < processes_end; ++one) {
         if (one != own) {

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/network.hpp"
+#include "base/own_pages.hpp"
 #include "carry/meeting.hpp"
 #include "carry/sockets.hpp"
 
@@ -280,6 +282,25 @@ void set(const Socket &socket, Mirror *mirror) {
 
 void drain() {
     drain_until(base::Clock::now() + waits_for_answers);
+}
+
+bool share_no_more(std::uint32_t used) {
+    BeginningOf *const all_beginnings = beginnings();
+    if (all_beginnings == nullptr) {
+        return true;
+    }
+    const std::uint32_t end = std::min(used + 1, most_sockets);
+    if (!base::take_own_pages(all_beginnings, sizeof(BeginningOf) * end,
+                              sizeof(BeginningOf) * most_sockets)) {
+        return false;
+    }
+    for (std::uint32_t place = 0; place < end; ++place) {
+        if (sockets.number_of(place) < 0) {
+            new (&all_beginnings[place]) BeginningOf{};
+        }
+    }
+    MirrorDevice *const used_device = loaded;
+    return used_device == nullptr || used_device->share_no_more();
 }
 
 }  // namespace mirrors

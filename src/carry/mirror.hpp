@@ -81,6 +81,9 @@ public:
     virtual void drain(base::Clock::time_point until) = 0;
     // A forked child has none of its parent's mirrors.
     virtual void forget_all_in_child() = 0;
+    // The child has given up its user: it has no memory of the parent's mirrors in common with that any more.
+    // Returns false without memory.
+    [[nodiscard]] virtual bool share_no_more() = 0;
 };
 
 // The agent calls these for a mirror: `told` for a message, `lost` when the peer is lost. Neither waits for a
@@ -113,6 +116,9 @@ namespace mirrors {
 void set(const Socket &socket, Mirror *mirror);
 // Waits until the peers get all that was pushed, whatever this process does next; a second at most.
 void drain();
+// The process has given up its user: the beginnings of its own Sockets are its own from here on, and it has
+// no others. Places up to `used` have been Sockets'. Returns false without memory.
+[[nodiscard]] bool share_no_more(std::uint32_t used);
 
 }  // namespace mirrors
 

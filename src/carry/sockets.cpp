@@ -468,7 +468,7 @@ void Sockets::share_no_more() {
         return;
     }
     for_all([](int, Socket &socket) { socket.before_copy(); });
-    if (!memory->become_private(own_)) {
+    if (!memory->become_private(own_) || !mirrors::share_no_more(memory->used)) {
         BASE_LOG(Error, "the process has no memory to leave that of its former user: it ends");
         std::abort();
     }

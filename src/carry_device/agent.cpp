@@ -938,6 +938,7 @@ public:
         }
         agent_ = nullptr;
     }
+    [[nodiscard]] bool share_no_more() override { return Copy::share_no_more(); }
 
 private:
     const rpma_device_kind kind_;

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <ctime>
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/own_pages.hpp"
 #include "carry/shake.hpp"
 
 namespace carry_device {
@@ -85,12 +87,44 @@ private:
     std::size_t used_ = 0;
 };
 
+// A Copy's link, in a list of all. A forked child has the list at any moment of its parent's threads, so an
+// entry stays in it, and is used again.
+struct Copy::Mapping {
+    std::atomic<Link *> link;
+    Mapping *next;
+
+    static inline std::atomic<Mapping *> first{nullptr};
+
+    static Mapping *of(Link *link) {
+        for (Mapping *one = first; one != nullptr; one = one->next) {
+            if (Link *none = nullptr; one->link.compare_exchange_strong(none, link)) {
+                return one;
+            }
+        }
+        auto *const made = new Mapping{.link = link, .next = first};
+        while (!first.compare_exchange_weak(made->next, made)) {
+        }
+        return made;
+    }
+};
+
+bool Copy::share_no_more() {
+    for (const Mapping *one = Mapping::first; one != nullptr; one = one->next) {
+        Link *const link = one->link;
+        if (link != nullptr && !base::take_own_pages(link, sizeof(Link), sizeof(Link))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 Copy::Copy(std::uint32_t place, const carry::FourTuple &connection, const Proofs &proofs, int agents_bell)
     : place_{place}, side_{connection.side}, proofs_{proofs}, agents_bell_{agents_bell} {
     void *const memory =
         mmap(nullptr, sizeof(Link), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     link_ = memory != MAP_FAILED ? static_cast<Link *>(memory) : nullptr;
     if (link_ != nullptr) {
+        mapping_ = Mapping::of(link_);
         link_->marked = Link::mark;
         link_->connection = connection;
         link_->maker = 1;
@@ -102,6 +136,7 @@ Copy::~Copy() {
     peers_.reset();
     memory_.reset();
     if (link_ != nullptr) {
+        mapping_->link = nullptr;
         (void)munmap(link_, sizeof(Link));
     }
 }

@@ -59,6 +59,10 @@ public:
     Copy(std::uint32_t place, const carry::FourTuple &connection, const Proofs &proofs, int agents_bell);
     ~Copy() override;
 
+    // Puts memory of this process's own in the place of that of all Copies, those of its parents too. Returns
+    // false without memory.
+    [[nodiscard]] static bool share_no_more();
+
     // ---- the agent ----
     // Where this end's agent is found when the device has lost the peer.
     void announces(const SparePort &spare) { own_spare_ = spare; }
@@ -116,6 +120,7 @@ private:
         std::array<std::byte, 28> receiver{};
         std::array<std::uint32_t, 4> words{};
     };
+    struct Mapping;
     class Batch;
     void push_all();
     void add_ring(Batch &batch, std::uint64_t put) const;
@@ -135,6 +140,7 @@ private:
     SparePort own_spare_;
     SparePort peers_spare_;
     carry::Link *link_;
+    Mapping *mapping_ = nullptr;
     LocalMemory memory_;
     RemoteMemory peers_;
     Conn conn_;

@@ -660,6 +660,67 @@ static void a_stranger_learns_no_part_of_the_first_bytes(void **state) {
     assert_int_equal(close(asker), 0);
 }
 
+/* Memory without a file that a process shares with its children. */
+enum { most_areas = 256 };
+struct areas {
+    int count;
+    unsigned long files[most_areas]; /* the kernel's numbers: one each */
+};
+
+static void learn_areas(struct areas *areas) {
+    FILE *const maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    areas->count = 0;
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL && areas->count < most_areas) {
+        if (strstr(line, " rw-s ") != NULL && strstr(line, "/dev/zero") != NULL) {
+            areas->count += sscanf(line, "%*s %*s %*s %*s %lu", &areas->files[areas->count]) == 1 ? 1 : 0;
+        }
+    }
+    assert_true(maps != NULL && fclose(maps) == 0);
+}
+
+static int count_common(const struct areas *one, const struct areas *other) {
+    int count = 0;
+    for (int i = 0; i < one->count; ++i) {
+        for (int j = 0; j < other->count; ++j) {
+            count += one->files[i] == other->files[j] ? 1 : 0;
+        }
+    }
+    return count;
+}
+
+/* Those are the Sockets, the first bytes of their connections, and the links over the device. */
+static void a_worker_of_another_user_shares_no_memory(void **state) {
+    (void)state;
+    enum { nobody = 65534, is_another_user = 100 };
+    if (geteuid() != 0) {
+        skip();
+    }
+    struct talk talk = {.sent = 0};
+    struct areas servers;
+    struct areas workers;
+    int status = -1;
+    (void)alarm(hangs_after_s);
+    make_pair(talk.ends);
+    go_over(&talk);
+    learn_areas(&servers);
+    assert_true(servers.count >= 3);
+    const pid_t worker = fork();
+    if (worker == 0) {
+        const int users = setuid(nobody) == 0 ? is_another_user : 0; /* a container may have no such user */
+        learn_areas(&workers);
+        _exit(users + count_common(&servers, &workers));
+    }
+    assert_int_equal(waitpid(worker, &status, 0), worker);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) >= is_another_user) {
+        assert_int_equal(WEXITSTATUS(status), is_another_user);
+    }
+    exchange(&talk);
+    close_pair(talk.ends);
+    (void)alarm(0);
+}
+
 int main(int count, char **words) {
     if (count == 2 && strcmp(words[1], "processes") == 0) {
         const struct CMUnitTest tests[] = {
@@ -681,6 +742,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_socket_is_passed_before_its_link_is_open),
         cmocka_unit_test(a_reset_of_a_passed_socket_is_one),
         cmocka_unit_test(a_stranger_learns_no_part_of_the_first_bytes),
+        cmocka_unit_test(a_worker_of_another_user_shares_no_memory),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[0]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[1]),
         cmocka_unit_test_prestate(lost_bytes_are_an_error, &endings[2]),
