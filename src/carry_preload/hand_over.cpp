@@ -3,6 +3,7 @@
 #include "carry_preload/hand_over.hpp"
 
 #include <aio.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
@@ -196,6 +197,12 @@ INTERPOSED(3, fexecve)(int fd, char *const *arguments, char *const *environment)
     return LIBC(fexecve)(fd, arguments, environment);
 }
 
+INTERPOSED(5, execveat)(int folder, const char *path, char *const *arguments, char *const *environment,
+                        int flags) noexcept {
+    const Executing executing;
+    return LIBC(execveat)(folder, path, arguments, environment, flags);
+}
+
 INTERPOSED(6, posix_spawn)(pid_t *child, const char *path, const posix_spawn_file_actions_t *actions,
                            const posix_spawnattr_t *attributes, char *const *arguments,
                            char *const *environment) {
@@ -208,6 +215,35 @@ INTERPOSED(6, posix_spawnp)(pid_t *child, const char *file, const posix_spawn_fi
                             char *const *environment) {
     hand_over_to_program(true);
     return LIBC(posix_spawnp)(child, file, actions, attributes, arguments, environment);
+}
+
+namespace {
+
+// The headers of a glibc before 2.39 do not have these. A program may look for them at run time.
+template <base::Name name>
+int spawn_with_descriptor(int *child, const char *program, const posix_spawn_file_actions_t *actions,
+                          const posix_spawnattr_t *attributes, char *const *arguments,
+                          char *const *environment) {
+    static auto *const spawn =
+        reinterpret_cast<decltype(&spawn_with_descriptor<name>)>(dlsym(RTLD_NEXT, name.characters));
+    if (spawn == nullptr) {
+        return ENOSYS;
+    }
+    hand_over_to_program(true);
+    return base::called_by_program(
+        [&] { return spawn(child, program, actions, attributes, arguments, environment); });
+}
+
+}  // namespace
+
+NAMED(int, pidfd_spawn, int *child, const char *path, const posix_spawn_file_actions_t *actions,
+      const posix_spawnattr_t *attributes, char *const *arguments, char *const *environment) {
+    return spawn_with_descriptor<"pidfd_spawn">(child, path, actions, attributes, arguments, environment);
+}
+
+NAMED(int, pidfd_spawnp, int *child, const char *file, const posix_spawn_file_actions_t *actions,
+      const posix_spawnattr_t *attributes, char *const *arguments, char *const *environment) {
+    return spawn_with_descriptor<"pidfd_spawnp">(child, file, actions, attributes, arguments, environment);
 }
 
 // The program gets the socket under the number, also where this process's descriptor is closed for it.

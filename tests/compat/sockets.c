@@ -47,6 +47,7 @@
 #include "socket_pairs.h"
 
 enum { of_inherited_set = 77 };
+static const char comes[] = "comes";
 
 static void every_pair_of_calls_moves_bytes(void **state) {
     (void)state;
@@ -2002,6 +2003,45 @@ static void no_bytes_are_missing_in_an_inherited_socket(void **state) {
     assert_int_equal(close(ends[0]), 0);
 }
 
+/* The program is the file of a descriptor. */
+static void a_program_of_a_descriptor_gets_what_comes(void **state) {
+    (void)state;
+    char byte = 0;
+    char number[16];
+    char program[] = "sockets";
+    char reads[] = "reads";
+    char *const words[] = {program, reads, number, NULL};
+    int ends[2];
+    int begins[2];
+    int status = -1;
+    make_pair(ends);
+    assert_int_equal(pipe2(begins, O_CLOEXEC), 0);
+    (void)snprintf(number, sizeof(number), "%d", ends[1]);
+    const pid_t child = fork();
+    if (child == 0) {
+        const int file = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+        (void)close(ends[0]);
+        (void)execveat(file, "", words, environ, AT_EMPTY_PATH);
+        _exit(127);
+    }
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(close(begins[1]), 0);
+    assert_int_equal(read(begins[0], &byte, 1), 0); /* the program has begun */
+    assert_int_equal(send(ends[0], comes, sizeof(comes), 0), sizeof(comes));
+    assert_int_equal(shutdown(ends[0], SHUT_WR), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(begins[0]), 0);
+}
+
+/* Returns the exit code of the program that has the socket. */
+static int read_what_comes(const char *number) {
+    char got[sizeof(comes) + 1];
+    const ssize_t size = recv((int)strtol(number, NULL, 10), got, sizeof(got), MSG_WAITALL);
+    return size == sizeof(comes) && memcmp(got, comes, sizeof(comes)) == 0 ? 0 : 1;
+}
+
 enum reader { ChildReads, ChildOfKilledReads, ParentReads, ParentPeeks, ChildOfGoneReads };
 struct giving_up {
     enum reader who;
@@ -2203,6 +2243,9 @@ int main(int count, char **words) {
     if (count == 3 && strcmp(words[1], "inherits") == 0) {
         return look_at_inherited(words[2]);
     }
+    if (count == 3 && strcmp(words[1], "reads") == 0) {
+        return read_what_comes(words[2]);
+    }
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     static bool either[] = {false, true};
     static struct inheriting inheriting[] = {
@@ -2277,6 +2320,7 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[2]),
         cmocka_unit_test_prestate(no_bytes_are_missing_in_an_inherited_socket, &inheriting[3]),
+        cmocka_unit_test(a_program_of_a_descriptor_gets_what_comes),
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[0]),
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[1]),
         cmocka_unit_test_prestate(no_bytes_are_missing_behind_a_change_of_user, &giving_up[2]),
