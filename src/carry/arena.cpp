@@ -15,6 +15,7 @@
 
 #include "base/interpose.hpp"
 #include "base/own_pages.hpp"
+#include "carry/own_calls.hpp"
 
 namespace carry {
 
@@ -26,7 +27,7 @@ std::uint64_t Process::of_this() {
 }
 
 bool Process::is_dead(std::uint64_t id, std::uint32_t space) {
-    if (id == 0 || space_of(id) != space || space == unborn || !may_ask) {
+    if (id == 0 || space_of(id) != space || space == unborn || !makes_own_calls) {
         return false;
     }
     const auto fd = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0U));

@@ -22,8 +22,6 @@ struct Process {
     static constexpr std::uint32_t unborn = UINT32_MAX;
     std::atomic<std::uint64_t> places[most_sockets / 64];  // a bit for each Socket that it has
 
-    // False from the time on when a filter of system calls may end this process for asking the kernel.
-    static inline std::atomic<bool> may_ask{true};
     // Returns the id of this process.
     [[nodiscard]] static std::uint64_t of_this();
     [[nodiscard]] static std::uint32_t space_of(std::uint64_t id) {

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace carry::links {
@@ -11,6 +12,8 @@ namespace carry::links {
 constinit std::array<Mapped, most> all{};
 
 namespace {
+
+constinit std::atomic<bool> all_stay{false};
 
 // Returns the first place for this link that has `wanted`; nullptr without one.
 Mapped *first_with(const Link *wanted, const void *link) {
@@ -46,9 +49,13 @@ void unmap(const Link *link) {
     }
     one->closed_place = 0;
     auto *mapped = const_cast<Link *>(link);
-    if (one->link.compare_exchange_strong(mapped, nullptr)) {
+    if (one->link.compare_exchange_strong(mapped, nullptr) && !all_stay) {
         (void)munmap(mapped, sizeof(Link));
     }
+}
+
+void stay_mapped() {
+    all_stay = true;
 }
 
 Mapped *find(const Link *link) {

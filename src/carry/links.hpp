@@ -27,6 +27,8 @@ extern constinit std::array<Mapped, most> all;
 [[nodiscard]] Link *map(int file);
 // Does nothing with a link that is not mapped any more. Any thread may call.
 void unmap(const Link *link);
+// From here on unmap() leaves the memory to the end of the process.
+void stay_mapped();
 // Returns where a link is in the table; nullptr when it is not mapped any more.
 [[nodiscard]] Mapped *find(const Link *link);
 

@@ -2,7 +2,6 @@
 // carry/looking: how long a call waits: busy at first, and by the clock.
 #pragma once
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "carry/handlers.hpp"
+#include "carry/own_calls.hpp"
 
 namespace carry {
 
@@ -75,7 +75,7 @@ template <typename Found>
         if (is_there) {
             break;
         }
-        (void)sched_yield();  // the peer may wait for this processor
+        wait_a_moment();  // the peer may wait for this processor
         now = base::Clock::now();
     } while (!handlers.any() && now - begin < looks_for);
     looks.took(now - begin, is_there);

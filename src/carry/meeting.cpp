@@ -666,6 +666,15 @@ void Meeting::forget(Socket &socket) {
     give_up(socket);
 }
 
+void Meeting::forget_for_good(Socket &socket) {
+    const Held held{mapping};
+    if (socket.is_linked()) {
+        close_offer(socket);
+    } else {
+        give_up(socket);
+    }
+}
+
 void Meeting::before_fork(Socket &socket) {
     mapping.assert_held();
     if (socket.meeting_state_ == Offering && !socket.is_linked()) {

@@ -35,6 +35,8 @@ public:
     static void left(Socket &socket);
     // The socket ends, or stays in TCP.
     static void forget(Socket &socket);
+    // The same, also of a socket whose ring has unread bytes: its end has no file to close.
+    static void forget_for_good(Socket &socket);
     // The process has lost the rights of its user for good: unmaps that user's table, and all links but those
     // that its Sockets have.
     static void leave_user();

@@ -24,6 +24,7 @@
 #include "base/clock.hpp"
 #include "carry/first_bytes.hpp"
 #include "carry/link.hpp"
+#include "carry/own_calls.hpp"
 #include "carry/section.hpp"
 
 namespace carry {
@@ -121,6 +122,9 @@ public:
             locks().receiving.end(call);
         } else if (const Inside inside{*this}; has_number(fd)) {
             if (const ssize_t bytes = receive_linked(fd, parts, flags); bytes != not_begun) {
+                if (!makes_own_calls.load(std::memory_order_relaxed)) [[unlikely]] {
+                    stay_in_tcp(fd);
+                }
                 return bytes;
             }
         }
@@ -243,6 +247,8 @@ public:
     void was_disconnected();
     // It stays in TCP, and the kernel's socket has all (is_kernels()): it has no link from here on.
     void unlink();
+    // It stays in TCP for good, and has no link from here on unless the ring has bytes.
+    void stay_in_tcp(int fd);
     // An option of the kernel's socket does what the ring does not. A socket that is accepted inherits it
     // from its listener.
     void stay_for_option();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // carry/socket: what the program is told of an error or an end, and how a socket ends.
 #include <poll.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "base/log.hpp"
 #include "carry/mirror.hpp"
 #include "carry/moving.hpp"
+#include "carry/own_calls.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
 
@@ -182,7 +182,7 @@ bool Socket::is_kernels(int fd) {
         return true;
     }
     for (const std::int64_t until = in(waits_for_peer); waits_for_answer() && now() < until;) {
-        (void)sched_yield();
+        wait_a_moment();
     }
     const Section section{locks().in};
     recover_in(fd);
@@ -245,7 +245,7 @@ bool Socket::drops_doorbells_in_time(int fd) {
         if (now() > until) {
             return false;
         }
-        (void)sched_yield();
+        wait_a_moment();
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 
@@ -283,6 +284,16 @@ void Socket::unlink() {
     if (has_link_.exchange(false)) {
         epolls::unlinked(*this);
     }
+}
+
+void Socket::stay_in_tcp(int fd) {
+    const int error = errno;
+    const bool was_linked = is_linked();
+    if (is_kernels(fd) && was_linked) {
+        before_shutdown();  // nobody says it later
+        unlink();
+    }
+    errno = error;
 }
 
 void Socket::stay_for_option() {

@@ -22,8 +22,10 @@
 #include "carry/links.hpp"
 #include "carry/meeting.hpp"
 #include "carry/mirror.hpp"
+#include "carry/own_calls.hpp"
 #include "carry/records.hpp"
 #include "carry/section.hpp"
+#include "registry/book.hpp"
 
 namespace carry {
 
@@ -434,7 +436,7 @@ void Sockets::forked(pid_t child) {
 void Sockets::begin_as_child() {
     if (Arena *const memory = arena_; memory != nullptr) {
         const int error = errno;
-        const std::uint64_t id = Process::may_ask ? Process::of_this() : 0;
+        const std::uint64_t id = makes_own_calls ? Process::of_this() : 0;
         errno = error;
         const bool is_known = Process::space_of(id) != 0;
         id_ = is_known ? id : unborn_;  // the parent tells the child's id then
@@ -452,9 +454,15 @@ void Sockets::reap() {
     }
 }
 
-void Sockets::reap_no_more() {
+void Sockets::make_no_own_calls() {
     reap();
-    Process::may_ask = false;
+    registry::Book::instance().leave_files();
+    for_all([](int fd, Socket &socket) {
+        socket.stay_in_tcp(fd);
+        Meeting::forget_for_good(socket);
+    });
+    links::stay_mapped();
+    makes_own_calls = false;
 }
 
 // The process gets a copy of the arena, at the same place. What it leaves in the other one is reaped with it.

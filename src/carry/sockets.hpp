@@ -3,7 +3,6 @@
 // The table is the process's own. The Sockets lie in memory that it shares with its forked children.
 #pragma once
 
-#include <sched.h>
 #include <sys/types.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 
 #include "base/fork.hpp"
 #include "carry/arena.hpp"
+#include "carry/own_calls.hpp"
 #include "carry/socket.hpp"
 
 namespace carry {
@@ -50,7 +50,7 @@ public:
     [[nodiscard]] Socket *at(int fd) const {
         std::uint32_t place = place_at(fd);
         while (place == replaced) [[unlikely]] {
-            (void)sched_yield();
+            wait_a_moment();
             place = place_at(fd);
         }
         return place != 0 ? &socket(place) : nullptr;
@@ -126,8 +126,9 @@ public:
     void forget(int fd);
     // Learns which processes have been killed.
     void reap();
-    // The same for the last time: the process is about to filter its system calls.
-    void reap_no_more();
+    // The process is about to filter its system calls. From here on its connections are TCP, but for bytes
+    // that are in a ring, and this library makes no call of its own, for their ends neither.
+    void make_no_own_calls();
     // Has no Socket in common with another process any more. Those of such a process have no link. No other
     // thread of this process uses a Socket meanwhile.
     void share_no_more();

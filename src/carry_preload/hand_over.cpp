@@ -21,7 +21,6 @@
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
 #include "carry/waits.hpp"
-#include "registry/book.hpp"
 
 using carry::Socket;
 using carry::sockets;
@@ -74,15 +73,7 @@ std::atomic<bool> keeps_all{false};
 
 void keep_all_in_tcp() {
     keeps_all = true;
-    sockets.reap_no_more();
-    registry::Book::instance().leave_files();
-    sockets.for_all([](int fd, Socket &socket) {
-        const bool was_linked = socket.is_linked();
-        if (keep_in_tcp(socket, fd) && was_linked) {
-            socket.before_shutdown();  // nobody says it later
-            socket.unlink();
-        }
-    });
+    sockets.make_no_own_calls();
 }
 
 void hand_over_to_others() {

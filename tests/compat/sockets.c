@@ -1741,6 +1741,65 @@ static void a_filter_lets_no_file_be_removed(void **state) {
     assert_int_equal(status, 0);
 }
 
+/* Returns one end of a connection whose other end only the kernel knows. */
+static int half_pair(int *other) {
+    struct sockaddr_in address;
+    char byte = '!';
+    const int listener = listening(&address);
+    const int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&address, sizeof(address)), 0);
+    *other = (int)syscall(SYS_accept4, listener, NULL, NULL, 0);
+    for (int i = 0; i < 8; ++i) {
+        assert_int_equal(send(client, &byte, 1, 0), 1);
+        assert_int_equal(syscall(SYS_read, *other, &byte, 1), 1);
+    }
+    assert_int_equal(close(listener), 0);
+    return client;
+}
+
+/* A child filters its system calls. It has a connection that looks for its other end, one that has a link,
+ * and one with unread bytes in the memory of its link. It makes none of the calls that only this library
+ * would make. */
+static void a_filter_lets_connections_go_on_and_end(void **state) {
+    (void)state;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const int own[] = {SYS_munmap, SYS_geteuid, SYS_mkdir, SYS_newfstatat, SYS_sched_yield, SYS_fcntl};
+        enum { calls_count = sizeof(own) / sizeof(own[0]) };
+        struct sock_filter calls[calls_count + 3] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+        for (unsigned char i = 0; i < calls_count; ++i) {
+            calls[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)own[i],
+                                                        (unsigned char)(calls_count - i), 0);
+        }
+        calls[calls_count + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+        calls[calls_count + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+        const struct sock_fprog filter = {.len = calls_count + 3, .filter = calls};
+        int linked[2];
+        int unread[2];
+        int kernels = -1;
+        char bytes[8] = "";
+        const int waiting = half_pair(&kernels);
+        make_pair(linked);
+        make_pair(unread);
+        bool is_right = send(unread[0], "abcd", 4, 0) == 4 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+        is_right = is_right && recv(unread[1], bytes, 4, 0) == 4 && memcmp(bytes, "abcd", 4) == 0;
+        for (int i = 0; is_right && i < 2; ++i) {
+            const int *const ends = i == 0 ? linked : unread;
+            is_right = recv(ends[1], bytes, 4, MSG_DONTWAIT) == -1 && send(ends[0], "efgh", 4, 0) == 4 &&
+                       recv(ends[1], bytes, 4, 0) == 4 && memcmp(bytes, "efgh", 4) == 0 &&
+                       send(ends[1], "i", 1, 0) == 1 && recv(ends[0], bytes, 1, 0) == 1 &&
+                       close(ends[0]) == 0 && close(ends[1]) == 0;
+        }
+        syscall(SYS_exit_group, is_right && send(waiting, "j", 1, 0) == 1 && close(waiting) == 0 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void *close_own_copy(void *argument) {
     const int *const ends = argument;
     const bool has_closed = unshare(CLONE_FILES) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0;
@@ -2310,6 +2369,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_filter_lets_read_and_write),
         cmocka_unit_test(a_filter_lets_no_process_be_looked_for),
         cmocka_unit_test(a_filter_lets_no_file_be_removed),
+        cmocka_unit_test(a_filter_lets_connections_go_on_and_end),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[0]),
         cmocka_unit_test_prestate(a_child_changes_no_set_of_its_parent, &leaving[1]),
         cmocka_unit_test_prestate(a_thread_closes_its_own_descriptors, &closing_own[0]),
