@@ -3,6 +3,7 @@
 #include "carry/arena.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,6 +39,19 @@ bool Process::is_dead(std::uint64_t id, std::uint32_t space) {
     const bool is_dead = LIBC(poll)(&ended, 1, 0) > 0;
     (void)LIBC(close)(fd);
     return is_dead;
+}
+
+// A folder of /proc has as many links as it has folders, and two more. Without /proc, as after chroot(2), the
+// kernel says it by refusing a call that changes nothing for a process without other threads. A filter of
+// system calls might end the process for that call.
+bool Process::has_other_threads() {
+    const int error = errno;
+    struct stat threads{};
+    const bool is_known = stat("/proc/self/task", &threads) == 0;
+    const bool has_others =
+        is_known ? threads.st_nlink > 3 : !makes_own_calls || LIBC(unshare)(CLONE_VM) != 0;
+    errno = error;
+    return has_others;
 }
 
 Arena *Arena::make() {

@@ -22,6 +22,8 @@ struct Process {
     static constexpr std::uint32_t unborn = UINT32_MAX;
     std::atomic<std::uint64_t> places[most_sockets / 64];  // a bit for each Socket that it has
 
+    // Returns whether this process has other threads; also true where that cannot be known.
+    [[nodiscard]] static bool has_other_threads();
     // Returns the id of this process.
     [[nodiscard]] static std::uint64_t of_this();
     [[nodiscard]] static std::uint32_t space_of(std::uint64_t id) {

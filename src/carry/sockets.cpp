@@ -274,26 +274,33 @@ void Sockets::end(Socket &socket) {
     records::remove(socket);
     const Link *const link = socket.mapped_link();
     const std::uint32_t number = socket.number();
-    if (link != nullptr) {
-        (void)is_of_this_process(socket);
-    }
-    const bool is_last = one_process_less(socket);
-    if (is_last && socket.end()) {
-        give_back(socket);
-    }
+    const std::uint32_t place = place_of(socket);
     if (link == nullptr) {
+        if (one_process_less(socket) && socket.end()) {
+            give_back(socket);
+        }
         return;
     }
-    const HeldShortly whole{changing};
-    if (links::Mapped *const mapped = is_last ? nullptr : links::find(link); mapped != nullptr) {
+    (void)is_of_this_process(socket);
+    links::Mapped *const mapped = links::find(link);
+    socket.begin_use();  // nobody unmaps the link meanwhile
+    if (mapped != nullptr) {
+        const HeldShortly whole{changing};
         mapped->closed_number = number;
-        mapped->closed_place = place_of(socket);
+        mapped->closed_place = place;
+    }
+    if (one_process_less(socket)) {
+        (void)socket.end();
+    }
+    socket.end_use();
+    const HeldShortly whole{changing};
+    if (mapped != nullptr && mapped->closed_place == place) {  // it is not unmapped
         ++closed_links;
     }
     unmap_closed();
 }
 
-// A link stays mapped until no process has its Socket.
+// A link stays mapped until no process has its Socket, and no thread of this one is inside.
 void Sockets::unmap_closed() {
     changing.assert_held();
     static base::Clock::time_point looked_at GUARDED_BY(changing);
@@ -308,7 +315,9 @@ void Sockets::unmap_closed() {
     reap();
     closed_links = 0;
     // A process that was killed in a call counts as inside for good. Its memory is another one.
-    const bool is_outside = __libc_single_threaded != 0 && handlers::of_thread.inside == 0;
+    const bool is_outside =
+        handlers::of_thread.inside == 0 &&
+        (__libc_single_threaded != 0 || (makes_own_calls && !Process::has_other_threads()));
     for (const links::Mapped &one : links::all) {
         const Link *const link = one.link;
         const std::uint32_t closed = one.closed_place;

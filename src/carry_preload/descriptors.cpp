@@ -210,7 +210,7 @@ EXPORTED void closefrom(int first) noexcept {
 }
 
 INTERPOSED(1, unshare)(int flags) noexcept {
-    const bool shares = (flags & CLONE_FILES) != 0 && carry_preload::has_other_threads();
+    const bool shares = (flags & CLONE_FILES) != 0 && carry::Process::has_other_threads();
     if (shares) {
         carry_preload::keep_all_in_tcp();
     }

@@ -88,19 +88,6 @@ bool keeps_all_in_tcp() {
     return keeps_all.load(std::memory_order_relaxed);
 }
 
-// A folder of /proc has as many links as it has folders, and two more. Without /proc, as after chroot(2), the
-// kernel says it by refusing a call that changes nothing for a process without other threads. A filter of
-// system calls might end the process for that call.
-bool has_other_threads() {
-    const int error = errno;
-    struct stat threads{};
-    const bool is_known = stat("/proc/self/task", &threads) == 0;
-    const bool has_others =
-        is_known ? threads.st_nlink > 3 : keeps_all_in_tcp() || LIBC(unshare)(CLONE_VM) != 0;
-    errno = error;
-    return has_others;
-}
-
 bool is_pipe(int fd) {
     struct stat status{};
     return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);

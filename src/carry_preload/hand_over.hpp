@@ -26,8 +26,6 @@ void keep_all_in_tcp();
 // The process leaves its connections in TCP. What is in a ring, and was not read, is for the other processes
 // that have the connection; where there is none, this process reads it.
 void hand_over_to_others();
-// Returns also true where that cannot be known.
-[[nodiscard]] bool has_other_threads();
 [[nodiscard]] bool is_pipe(int fd);
 // Another program is executed, which gets the descriptors that are not closed then. keeps: this process has
 // them too.

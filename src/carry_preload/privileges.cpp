@@ -42,7 +42,7 @@ int changing_user(Call call) {
         return result;
     }
     const int error = errno;
-    const bool is_alone = __libc_single_threaded != 0 || !carry_preload::has_other_threads();
+    const bool is_alone = __libc_single_threaded != 0 || !carry::Process::has_other_threads();
     sockets.reap();
     carry_preload::hand_over_to_others();
     if (is_alone) {

@@ -97,11 +97,11 @@ static inline void make_pair(int ends[2]) {
     connect_ends(ends, SOCK_STREAM, 0);
 }
 
-/* Returns whether a thread of this process sleeps in this system call. */
+/* Returns whether a thread, of this process or another one, sleeps in this system call. */
 static inline bool is_in(pid_t thread, long call) {
     char name[64];
     char text[32] = "";
-    snprintf(name, sizeof(name), "/proc/self/task/%d/syscall", thread);
+    snprintf(name, sizeof(name), "/proc/%d/syscall", thread);
     FILE *const status = fopen(name, "re");
     const bool is_there = status != NULL && fgets(text, sizeof(text), status) != NULL;
     if (status != NULL) {

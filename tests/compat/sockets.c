@@ -826,6 +826,52 @@ static void a_killed_child_leaves_nothing(void **state) {
     assert_int_equal(links(), before);
 }
 
+/* The same as make_pair(), in a process without other threads. */
+static void make_pair_alone(int ends[2]) {
+    struct sockaddr_in address;
+    const int listener = listening(&address);
+    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(ends[0], (struct sockaddr *)&address, sizeof(address)), 0);
+    ends[1] = accept(listener, NULL, NULL);
+    assert_true(ends[1] >= 0);
+    assert_int_equal(close(listener), 0);
+    use(ends);
+}
+
+/* A child of a server is killed while it waits for bytes; then the server closes the connection. What the
+ * child had inside the call goes with a later socket of the server. */
+static void a_child_killed_in_a_call_leaves_nothing(void **state) {
+    (void)state;
+    const pid_t server = fork();
+    assert_true(server >= 0);
+    if (server == 0) {
+        const int before = links();
+        int ends[2];
+        char byte = 0;
+        make_pair_alone(ends);
+        const pid_t child = fork();
+        if (child == 0) {
+            (void)recv(ends[1], &byte, 1, 0);
+            _exit(1);
+        }
+        while (!is_in(child, SYS_recvfrom)) {
+            sched_yield();
+        }
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        close_pair(ends);
+        const struct timespec began = monotonic();
+        while (links() != before && monotonic().tv_sec - began.tv_sec < 20) {
+            make_pair_alone(ends);
+            close_pair(ends);
+        }
+        _exit(links() == before ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(server, &status, 0), server);
+    assert_int_equal(status, 0);
+}
+
 /* A transparent proxy has both ends of a pair of addresses, and they are not one connection. */
 static void a_transparent_socket_stays_in_tcp(void **state) {
     (void)state;
@@ -2339,6 +2385,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_server_without_proc_keeps_no_descriptor),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[1]),
+        cmocka_unit_test(a_child_killed_in_a_call_leaves_nothing),
         cmocka_unit_test(a_transparent_socket_stays_in_tcp),
         cmocka_unit_test(a_receive_of_all_has_one_time),
         cmocka_unit_test(a_number_is_another_connections_during_a_send),
