@@ -38,8 +38,9 @@ template <typename Call>
 
 // One thread has this.
 struct Thread {
-    unsigned held = 0;    // HeldHandlers
-    unsigned inside = 0;  // of Sockets: Socket::begin_use()
+    unsigned held = 0;      // HeldHandlers
+    unsigned inside = 0;    // of Sockets: Socket::begin_use()
+    unsigned receives = 0;  // of the kernel's for Sockets without a link
     bool has_kept = false;
     SignalMask mask = 0;  // that the thread had when the signal came
     siginfo_t kept{};

@@ -604,7 +604,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
             return false;
         }
         if (!socket.kernel_agrees(fd)) {
-            if (!socket.locks().sending.any() && !socket.locks().receiving.any() &&
+            if (!socket.locks().sending.any() && !socket.is_received_by_kernel() &&
                 ++socket.mismatches_ > most_mismatches) {
                 socket.stay("bytes passed this library by");
                 give_up(socket);
@@ -618,7 +618,7 @@ bool Meeting::settle(Socket &socket, int fd, Link &link) {
         socket.take_link(link);
         epolls::linked(socket);
     }
-    if (socket.locks().receiving.any()) {
+    if (socket.is_received_by_kernel()) {
         return false;
     }
     if (link.state.compare_exchange_strong(expected, made_it ? Link::Open : Link::Joined)) {

@@ -43,13 +43,24 @@ public:
         std::uint64_t now = calls_.load();
         while (now >> 32 == socket && !calls_.compare_exchange_weak(now, now - 1)) {
         }
+        std::uint64_t late = late_.load(std::memory_order_relaxed);
+        while (late >> 32 == socket && late >= now && !late_.compare_exchange_weak(late, now - 1)) {
+        }
     }
     // The Socket ends.
     void renew() { calls_ = ((calls_ >> 32) + 1) << 32; }
     [[nodiscard]] bool any() const { return static_cast<std::uint32_t>(calls_.load()) != 0; }
+    // A wait has found that the present calls take long. Those that begin later count until they end.
+    void note_late() { late_ = calls_.load(); }
+    [[nodiscard]] bool any_but_late() const {
+        const std::uint64_t now = calls_;
+        const std::uint64_t late = late_;
+        return any() && (now >> 32 != late >> 32 || now > late);
+    }
 
 private:
     std::atomic<std::uint64_t> calls_;  // number of the Socket << 32 | calls
+    std::atomic<std::uint64_t> late_;   // the same at note_late(), and no more than there have been since
 };
 
 // The locks of a place, which one Socket after another has. To make locks for each would take as long as all
@@ -115,7 +126,9 @@ public:
         if (!is_linked()) {
             const std::uint32_t call = locks().receiving.begin();
             if (!is_linked() && has_number(fd)) {
+                ++handlers::of_thread.receives;
                 const ssize_t bytes = by_kernel();
+                --handlers::of_thread.receives;
                 received_unlinked(call, fd, parts, bytes, flags);
                 return bytes;
             }
@@ -163,7 +176,9 @@ public:
         }
         std::array<std::byte, FirstBytes::most> first;
         const std::size_t known = keeps_first(in_.count) ? peek_in_tcp(fd, first) : 0;
+        ++handlers::of_thread.receives;
         bytes = by_kernel();
+        --handlers::of_thread.receives;
         const iovec part{.iov_base = first.data(), .iov_len = known};
         received_unlinked(call, fd, Parts{&part, 1}, bytes, 0);
         return true;
@@ -448,6 +463,8 @@ private:
     [[nodiscard]] bool closed_with_doorbell() const;
     [[nodiscard]] std::uint64_t explained(std::uint64_t in_tcp) const;
     void await_kernels_receives() const;
+    // Returns whether another thread, or another process, may be in a receive that began without a link.
+    [[nodiscard]] bool is_received_by_kernel() const;
     void unmap(Link *link) const;
     [[nodiscard]] Link *drop_link();
     [[nodiscard]] bool is_unused() const;

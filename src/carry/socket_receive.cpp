@@ -3,6 +3,7 @@
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -474,9 +475,28 @@ void Socket::copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, 
 
 // The bytes that woke such a call are about to leave the socket. It may wait for a pipe that is full.
 void Socket::await_kernels_receives() const {
-    for (const std::int64_t until = in(waits_for_kernel); locks().receiving.any() && now() < until;) {
-        (void)sched_yield();
+    if (!is_received_by_kernel()) {
+        return;
     }
+    KernelCalls &calls = locks().receiving;
+    for (const std::int64_t until = in(waits_for_kernel); calls.any_but_late();) {
+        if (now() > until) {
+            calls.note_late();
+        } else {
+            (void)sched_yield();
+        }
+    }
+}
+
+// A process that was killed in such a call has not ended it.
+bool Socket::is_received_by_kernel() const {
+    KernelCalls &calls = locks().receiving;
+    const bool is_of_thread =
+        processes_ == 1 && __libc_single_threaded != 0 && handlers::of_thread.receives == 0;
+    if (calls.any() && is_of_thread) {
+        calls.renew();
+    }
+    return calls.any();
 }
 
 // A sender that puts bytes after the sleep is counted rings; the ring is looked at after that.

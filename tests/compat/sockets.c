@@ -826,8 +826,8 @@ static void a_killed_child_leaves_nothing(void **state) {
     assert_int_equal(links(), before);
 }
 
-/* The same as make_pair(), in a process without other threads. */
-static void make_pair_alone(int ends[2]) {
+/* Connects two sockets, without another thread, and uses neither. */
+static void connect_unused(int ends[2]) {
     struct sockaddr_in address;
     const int listener = listening(&address);
     ends[0] = socket(AF_INET, SOCK_STREAM, 0);
@@ -835,7 +835,6 @@ static void make_pair_alone(int ends[2]) {
     ends[1] = accept(listener, NULL, NULL);
     assert_true(ends[1] >= 0);
     assert_int_equal(close(listener), 0);
-    use(ends);
 }
 
 /* A child of a server is killed while it waits for bytes; then the server closes the connection. What the
@@ -848,7 +847,8 @@ static void a_child_killed_in_a_call_leaves_nothing(void **state) {
         const int before = links();
         int ends[2];
         char byte = 0;
-        make_pair_alone(ends);
+        connect_unused(ends);
+        use(ends);
         const pid_t child = fork();
         if (child == 0) {
             (void)recv(ends[1], &byte, 1, 0);
@@ -862,7 +862,8 @@ static void a_child_killed_in_a_call_leaves_nothing(void **state) {
         close_pair(ends);
         const struct timespec began = monotonic();
         while (links() != before && monotonic().tv_sec - began.tv_sec < 20) {
-            make_pair_alone(ends);
+            connect_unused(ends);
+            use(ends);
             close_pair(ends);
         }
         _exit(links() == before ? 0 : 1);
@@ -870,6 +871,40 @@ static void a_child_killed_in_a_call_leaves_nothing(void **state) {
     int status = -1;
     assert_int_equal(waitpid(server, &status, 0), server);
     assert_int_equal(status, 0);
+}
+
+/* A child was killed in a receive of the kernel's; then the connection goes over. The splices of its parent
+ * wait for that call once at most, and for a second. */
+static void splices_do_not_wait_for_a_killed_child(void **state) {
+    (void)state;
+    enum { splices = 4 };
+    int ends[2];
+    int others[2];
+    int pipes[2];
+    char byte = '!';
+    make_pair(others);
+    connect_unused(ends);
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)recv(ends[1], &byte, 1, 0);
+        _exit(1);
+    }
+    while (!is_in(child, SYS_recvfrom)) {
+        sched_yield();
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close_pair(others); /* the library learns of the child's end */
+    use(ends);
+    assert_int_equal(pipe(pipes), 0);
+    const struct timespec began = monotonic();
+    for (int i = 0; i < splices; ++i) {
+        assert_int_equal(send(ends[0], &byte, 1, 0), 1);
+        assert_int_equal(splice(ends[1], NULL, pipes[1], NULL, 1, 0), 1);
+    }
+    assert_true(monotonic().tv_sec - began.tv_sec < splices - 1);
+    close_pair(ends);
+    close_pair(pipes);
 }
 
 /* A transparent proxy has both ends of a pair of addresses, and they are not one connection. */
@@ -2386,6 +2421,7 @@ int main(int count, char **words) {
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[0]),
         cmocka_unit_test_prestate(a_killed_child_leaves_nothing, &either[1]),
         cmocka_unit_test(a_child_killed_in_a_call_leaves_nothing),
+        cmocka_unit_test(splices_do_not_wait_for_a_killed_child),
         cmocka_unit_test(a_transparent_socket_stays_in_tcp),
         cmocka_unit_test(a_receive_of_all_has_one_time),
         cmocka_unit_test(a_number_is_another_connections_during_a_send),
