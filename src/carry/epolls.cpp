@@ -20,12 +20,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
 #include <optional>
-#include <sstream>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -36,6 +35,7 @@
 #include "base/small_mutex.hpp"
 #include "carry/high_number.hpp"
 #include "carry/looking.hpp"
+#include "carry/pool.hpp"
 #include "carry/section.hpp"
 #include "carry/sockets.hpp"
 #include "carry/waits.hpp"
@@ -46,6 +46,12 @@ namespace {
 
 constexpr std::uint32_t to_read = EPOLLIN | EPOLLRDNORM;
 constexpr std::uint32_t to_write = EPOLLOUT | EPOLLWRNORM;
+
+// A handler may make the calls that keep these.
+template <typename T>
+using Vector = std::vector<T, pool::Allocator<T>>;
+template <typename Key, typename Value>
+using KeyedBy = pool::Allocator<std::pair<const Key, Value>>;
 
 struct Set;
 
@@ -130,32 +136,37 @@ struct Set {
     const std::uint64_t id;  // no other set has had it
     static inline std::uint64_t last_id = 0;
     std::atomic<std::size_t> linked{0};
-    std::map<std::pair<int, const Socket *>, std::unique_ptr<Member>> members;
-    std::unordered_set<const void *> names;  // of those that the kernel has by their address
+    using Key = std::pair<int, const Socket *>;
+    std::map<Key, pool::Owned<Member>, std::less<>, KeyedBy<Key, pool::Owned<Member>>> members;
+    // Of those that the kernel has by their address.
+    std::unordered_set<const void *, std::hash<const void *>, std::equal_to<>, pool::Allocator<const void *>>
+        names;
     // Members that were taken out. A wait of another thread may have an event of theirs.
-    std::deque<std::unique_ptr<Member>> gone;
-    std::vector<std::unique_ptr<Member>> lasting;  // of sockets that another process may have
-    std::vector<Member *> hot;
-    std::vector<Ready> ready;       // for take_from_rings()
-    std::vector<Member *> changed;  // may have events in the kernel's set that are not needed
-    int waker = -1;                 // an eventfd in the set, under the set's address; ends a sleep
-    std::size_t first = 0;          // of `hot`, to be looked at first
-    unsigned sleepers = 0;          // threads
-    bool is_member = false;         // of another set, which the kernel tells of this one
+    std::deque<pool::Owned<Member>, pool::Allocator<pool::Owned<Member>>> gone;
+    Vector<pool::Owned<Member>> lasting;  // of sockets that another process may have
+    Vector<Member *> hot;
+    Vector<Ready> ready;       // for take_from_rings()
+    Vector<Member *> changed;  // may have events in the kernel's set that are not needed
+    int waker = -1;            // an eventfd in the set, under the set's address; ends a sleep
+    std::size_t first = 0;     // of `hot`, to be looked at first
+    unsigned sleepers = 0;     // threads
+    bool is_member = false;    // of another set, which the kernel tells of this one
 };
 
 // One lock for all: it is held for as long as a look takes.
 constinit base::SmallMutex mutex;
 
-using Sets = std::unordered_map<int, std::shared_ptr<Set>>;
+using Sets = std::unordered_map<int, std::shared_ptr<Set>, std::hash<int>, std::equal_to<>,
+                                KeyedBy<int, std::shared_ptr<Set>>>;
 Sets &sets() REQUIRES(mutex) {
-    static auto &all = *new Sets;
+    static auto &all = pool::lasting<Sets>();
     return all;
 }
 // The members of each socket.
-using Members = std::unordered_multimap<const Socket *, Member *>;
+using Members = std::unordered_multimap<const Socket *, Member *, std::hash<const Socket *>, std::equal_to<>,
+                                        KeyedBy<const Socket *, Member *>>;
 Members &members() REQUIRES(mutex) {
-    static auto &all = *new Members;
+    static auto &all = pool::lasting<Members>();
     return all;
 }
 // The only place of a socket in a set that a Socket without a Member has. It is another socket's, and none,
@@ -247,27 +258,30 @@ bool is_disarmed_in_kernel(const Member &member) {
     char path[64];
     (void)std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", member.set.epoll);
     const int file = LIBC(open)(path, O_RDONLY | O_CLOEXEC);
-    std::string text;
+    Vector<char> text;
     std::array<char, 4096> part;
     for (ssize_t more = 1; file >= 0 && more > 0;) {
         more = LIBC(read)(file, part.data(), part.size());
-        text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(more, 0)));
+        text.insert(text.end(), part.begin(), part.begin() + std::max<ssize_t>(more, 0));
     }
     if (file >= 0) {
         (void)LIBC(close)(file);
     }
     bool is_disarmed = false;
-    std::istringstream lines{text};
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream words{line};
-        std::string label;
+    for (auto line = text.begin(); line != text.end();) {
+        const auto end = std::find(line, text.end(), '\n');
+        if (end == text.end()) {
+            break;
+        }
+        *end = '\0';
         int fd = -1;
-        std::uint32_t events = 0;
-        std::uint64_t data = 0;
-        if (words >> label >> fd >> label >> std::hex >> events >> label >> data && fd == member.fd &&
-            data == member.wanted.data.u64) {
+        unsigned events = 0;
+        unsigned long data = 0;
+        if (std::sscanf(&*line, "tfd: %d events: %x data: %lx", &fd, &events, &data) == 3 &&
+            fd == member.fd && data == member.wanted.data.u64) {
             is_disarmed = (events & ~(EPOLLONESHOT | EPOLLET)) == 0;
         }
+        line = end + 1;
     }
     return is_disarmed;
 }
@@ -383,8 +397,7 @@ void tell_kernel(Set &set) REQUIRES(mutex) {
 }
 
 Member &add_member(Set &set, int fd, Socket &socket, const epoll_event &wanted) REQUIRES(mutex) {
-    auto made = std::make_unique<Member>(
-        Member{.set = set, .fd = fd, .socket = &socket, .wanted = wanted, .number = fd});
+    auto made = pool::own(Member{.set = set, .fd = fd, .socket = &socket, .wanted = wanted, .number = fd});
     Member &member = *set.members.insert_or_assign({fd, &socket}, std::move(made)).first->second;
     members().emplace(&socket, &member);
     with_members[sockets.place_of(socket)].store(socket.number(), std::memory_order_relaxed);
@@ -400,7 +413,7 @@ void make_member(Socket &socket) REQUIRES(mutex) {
 }
 
 std::shared_ptr<Set> make_set(int epoll) REQUIRES(mutex) {
-    auto made = sets().emplace(epoll, std::make_shared<Set>(epoll)).first->second;
+    auto made = sets().emplace(epoll, std::allocate_shared<Set>(pool::Allocator<Set>{}, epoll)).first->second;
     mark_set(epoll, true);
     return made;
 }
@@ -472,7 +485,7 @@ void register_all() REQUIRES(mutex) {
 
 // A member that is out is forgotten then.
 void tell_kernel_of(const Socket &socket) REQUIRES(mutex) {
-    std::vector<Set *> with;
+    Vector<Set *> with;
     const auto [first, last] = members().equal_range(&socket);
     std::for_each(first, last, [&](const auto &one) { with.push_back(&one.second->set); });
     for (Set *const set : with) {
@@ -506,7 +519,7 @@ const base::ForkHook whole_after_forks{base::ForkLevel::Rsocket,
 // Takes these numbers of sets away. A set without a number has no members; a thread may still wait for it.
 template <typename Which>
 void erase_sets(Which is_gone) REQUIRES(mutex) {
-    std::vector<std::shared_ptr<Set>> gone;
+    Vector<std::shared_ptr<Set>> gone;
     std::erase_if(sets(), [&](const auto &one) {
         const bool is_its = is_gone(one.first);
         if (is_its) {
@@ -1027,7 +1040,7 @@ void epolls::closed(int fd, bool has_more_numbers) {
         return;
     }
     tell_kernel_of(*socket);
-    std::vector<Member *> all;
+    Vector<Member *> all;
     const auto [first, last] = members().equal_range(socket);
     std::for_each(first, last, [&](const auto &one) { all.push_back(one.second); });
     const int other = sockets.another_number(fd);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
@@ -51,6 +52,7 @@ void call(int signal, siginfo_t *info, void *context) {
     }
     of_thread.calls = of_thread.calls + 1;
     of_thread.interruptions = of_thread.interruptions + ((flags & SA_RESTART) == 0 ? 1 : 0);
+    const void *const before = std::exchange(of_thread.frame, __builtin_frame_address(0));
     if (handler != nullptr && (flags & SA_SIGINFO) != 0) {
         handler(signal, info, context);
     } else if (handler != nullptr) {
@@ -58,6 +60,7 @@ void call(int signal, siginfo_t *info, void *context) {
         simple.sa_sigaction = handler;
         simple.sa_handler(signal);
     }
+    of_thread.frame = before;
 }
 
 // The kernel calls it for each handler of the program.

@@ -44,6 +44,7 @@ struct Thread {
     bool has_kept = false;
     SignalMask mask = 0;  // that the thread had when the signal came
     siginfo_t kept{};
+    const void *frame = nullptr;          // of the last handler that has begun, and has not returned
     volatile unsigned calls = 0;          // of handlers
     volatile unsigned interruptions = 0;  // those of them without SA_RESTART
 };
@@ -51,6 +52,12 @@ struct Thread {
 [[gnu::tls_model("initial-exec")]] inline thread_local constinit Thread of_thread;
 
 void deliver_kept(Thread &thread);
+
+// Returns whether the caller may be a handler, which may have interrupted malloc(3). A handler that was left
+// by longjmp(3) has not returned; most callers stand above its place in the stack then.
+[[nodiscard]] inline bool may_run() {
+    return __builtin_frame_address(0) < of_thread.frame;
+}
 
 }  // namespace handlers
 

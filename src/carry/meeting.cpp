@@ -27,6 +27,7 @@
 #include "base/log.hpp"
 #include "base/mutex.hpp"
 #include "base/own_user.hpp"
+#include "carry/handlers.hpp"
 #include "carry/high_number.hpp"
 #include "carry/links.hpp"
 #include "carry/mirror.hpp"
@@ -395,7 +396,11 @@ void Meeting::look_soon(Socket &socket) {
     socket.look_at_ = 0;
 }
 
+// A handler may have interrupted malloc(3), which a meeting needs: the next use meets.
 void Meeting::meet(Socket &socket, int fd) {
+    if (handlers::may_run()) {
+        return;
+    }
     const int error = errno;
     if (const TrySection section{socket.locks().meeting}; section && socket.meeting_state_ != Linked) {
         const base::Lock lock{mapping};

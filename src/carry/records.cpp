@@ -6,13 +6,16 @@
 
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <new>
 #include <unordered_map>
+#include <utility>
 
 #include "base/fork.hpp"
 #include "base/interpose.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "carry/pool.hpp"
 #include "carry/section.hpp"
 #include "carry/sockets.hpp"
 #include "registry/book.hpp"
@@ -29,9 +32,10 @@ struct One {
 constinit base::LastingMutex mutex;
 
 // Never destroyed: other threads may be in a call when main() returns.
-using All = std::unordered_map<std::uint32_t, One>;
+using All = std::unordered_map<std::uint32_t, One, std::hash<std::uint32_t>, std::equal_to<>,
+                               pool::Allocator<std::pair<const std::uint32_t, One>>>;
 All &all() REQUIRES(mutex) {
-    static auto &records = *new All;
+    static auto &records = pool::lasting<All>();
     return records;
 }
 

@@ -613,6 +613,115 @@ static void a_handler_uses_the_socket_that_it_interrupts(void **state) {
     close_pair(ends);
 }
 
+/* A thread allocates and frees memory until it is told to end. */
+static atomic_bool ends_allocating;
+static void *allocate_all_the_time(void *argument) {
+    enum { pieces = 64 };
+    void *all[pieces] = {NULL};
+    unsigned seed = 1;
+    (void)argument;
+    while (!ends_allocating) {
+        const int one = rand_r(&seed) % pieces;
+        free(all[one]);
+        all[one] = malloc(2000 + (size_t)rand_r(&seed) % 60000);
+    }
+    for (int i = 0; i < pieces; ++i) {
+        free(all[i]);
+    }
+    return NULL;
+}
+
+static void end_allocating(pthread_t thread) {
+    ends_allocating = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ends_allocating = false;
+}
+
+/* These calls are safe in a handler, whatever it has interrupted. */
+enum { of_handler = 40, hangs_after_s = 20 };
+static int pairs_of_handler[of_handler][2];
+static int set_of_handler;
+static atomic_int used_by_handler;
+
+static void use_a_pair(int number) {
+    const int error = errno;
+    const int one = used_by_handler;
+    (void)number;
+    if (one < of_handler) {
+        const int *const ends = pairs_of_handler[one];
+        struct epoll_event event = {.events = EPOLLIN};
+        char byte = 'h';
+        (void)!(epoll_ctl(set_of_handler, EPOLL_CTL_ADD, ends[1], &event) +
+                epoll_ctl(set_of_handler, EPOLL_CTL_DEL, ends[1], NULL));
+        (void)!(send(ends[0], &byte, 1, 0) + recv(ends[1], &byte, 1, 0));
+        (void)!(dup2(STDERR_FILENO, ends[0]) + close(ends[0]) + close(ends[1]));
+        used_by_handler = one + 1;
+    }
+    errno = error;
+}
+
+static void a_handler_that_interrupts_malloc_uses_sockets(void **state) {
+    (void)state;
+    pthread_t thread;
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(hangs_after_s);
+    set_of_handler = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < of_handler; ++i) {
+        struct epoll_event event = {.events = EPOLLIN};
+        make_pair(pairs_of_handler[i]);
+        assert_int_equal(epoll_ctl(set_of_handler, EPOLL_CTL_ADD, pairs_of_handler[i][0], &event), 0);
+    }
+    const struct sigaction action = {.sa_handler = use_a_pair, .sa_flags = SA_RESTART};
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, allocate_all_the_time, NULL), 0);
+    for (int one = 0; one < of_handler; ++one) {
+        assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
+        while (used_by_handler == one) {
+            sched_yield();
+        }
+    }
+    end_allocating(thread);
+    assert_int_equal(close(set_of_handler), 0);
+    (void)alarm(0);
+}
+
+/* A system call copies the process, also while its other thread is inside malloc(3). */
+static void a_copied_process_closes_its_sockets(void **state) {
+    (void)state;
+    enum { copies = 20, pairs = 8 };
+    int ends[pairs][2];
+    pthread_t thread;
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(hangs_after_s);
+    const int set = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < pairs; ++i) {
+        struct epoll_event event = {.events = EPOLLIN};
+        make_pair(ends[i]);
+        assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, ends[i][0], &event), 0);
+    }
+    assert_int_equal(pthread_create(&thread, NULL, allocate_all_the_time, NULL), 0);
+    for (int i = 0; i < copies; ++i) {
+        const pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+        if (child == 0) {
+            (void)syscall(SYS_alarm, hangs_after_s / 4);
+            int failed = dup2(ends[1][0], ends[0][0]) == ends[0][0] ? 0 : 1;
+            for (int one = 0; one < pairs; ++one) {
+                failed += close(ends[one][0]) != 0 || close(ends[one][1]) != 0 ? 1 : 0;
+            }
+            syscall(SYS_exit_group, failed);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    end_allocating(thread);
+    for (int i = 0; i < pairs; ++i) {
+        close_pair(ends[i]);
+    }
+    assert_int_equal(close(set), 0);
+    (void)alarm(0);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -629,6 +738,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_thread_is_cancelled_asynchronously),
         cmocka_unit_test(handlers_are_those_of_the_program),
         cmocka_unit_test(a_handler_uses_the_socket_that_it_interrupts),
+        cmocka_unit_test(a_handler_that_interrupts_malloc_uses_sockets),
+        cmocka_unit_test(a_copied_process_closes_its_sockets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
