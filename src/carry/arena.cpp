@@ -124,8 +124,9 @@ bool Arena::has_others(std::uint32_t own) const {
            });
 }
 
-// A lock may be taken by a thread of the other processes.
-bool Arena::become_private(std::uint32_t own) {
+// A lock may be taken by a thread of the other processes. They change the list of free places while it is
+// copied, so it is made anew.
+bool Arena::become_private(std::uint32_t own, bool (*is_used)(std::uint32_t place)) {
     auto *const bytes = reinterpret_cast<std::byte *>(this);
     const auto *const end = reinterpret_cast<std::byte *>(&all[std::min(used + 1, most_sockets)]);
     if (!base::take_own_pages(this, static_cast<std::size_t>(end - bytes), sizeof(Arena))) {
@@ -137,9 +138,13 @@ bool Arena::become_private(std::uint32_t own) {
             std::ranges::for_each(processes[one].places, [](auto &word) { word = 0; });
         }
     }
+    free = 0;
     for (std::uint32_t place = 1; place < used + 1 && place < most_sockets; ++place) {
         all[place].locks.begin();
         all[place].locks.inside = 0;
+        if (!is_used(place)) {
+            give(place);
+        }
     }
     return true;
 }

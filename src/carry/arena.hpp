@@ -64,9 +64,10 @@ struct Arena {
     }
     // Returns whether another process than this one has entered.
     [[nodiscard]] bool has_others(std::uint32_t own) const;
-    // Puts a copy in its place, which this process alone has. Returns false without memory, and then the
-    // arena is of no use any more. No other thread of this process uses a Socket meanwhile.
-    [[nodiscard]] bool become_private(std::uint32_t own);
+    // Puts a copy in its place, which this process alone has, with the Sockets of the places that it uses.
+    // Returns false without memory, and then the arena is of no use any more. No other thread of this process
+    // uses a Socket meanwhile.
+    [[nodiscard]] bool become_private(std::uint32_t own, bool (*is_used)(std::uint32_t place));
 
     // Places that are free again form a list; its head has a count, so that a thread that was late does not
     // take what came back meanwhile.

@@ -486,7 +486,8 @@ void Sockets::share_no_more() {
         return;
     }
     for_all([](int, Socket &socket) { socket.before_copy(); });
-    if (!memory->become_private(own_) || !mirrors::share_no_more(memory->used)) {
+    const auto has_number = [](std::uint32_t place) { return sockets.number_of(place) >= 0; };
+    if (!memory->become_private(own_, has_number) || !mirrors::share_no_more(memory->used)) {
         BASE_LOG(Error, "the process has no memory to leave that of its former user: it ends");
         std::abort();
     }
