@@ -181,7 +181,8 @@ Sockets::Replaced Sockets::begin_replacing(int number) {
         }
         linger waits{};
         socklen_t size = sizeof(waits);
-        if (LIBC(getsockopt)(number, SOL_SOCKET, SO_LINGER, &waits, &size) == 0 && waits.l_onoff != 0) {
+        if (LIBC(getsockopt)(number, SOL_SOCKET, SO_LINGER, &waits, &size) == 0 && waits.l_onoff != 0 &&
+            waits.l_linger != 0) {
             before.lingers = LIBC(fcntl)(number, F_DUPFD_CLOEXEC, first_high_number());
         }
     }
