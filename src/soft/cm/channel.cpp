@@ -17,6 +17,10 @@ namespace soft {
 
 namespace {
 
+// A look at awaited connections waits for a thread that was interrupted, and not for a page of memory.
+constexpr base::Milliseconds longest_look{20};
+constexpr base::Milliseconds between_long_looks{1'000};
+
 constinit base::LastingMutex channels_lock;
 
 const base::HeldWhileForking<channels_lock> channels_survive_forks{base::ForkLevel::SoftCm};
@@ -306,6 +310,18 @@ std::vector<EventChannel::Awaited> EventChannel::awaited_from(base::Origin origi
     std::ranges::copy_if(awaited_, std::back_inserter(some),
                          [&](const Awaited &one) { return one.origin == origin; });
     return some;
+}
+
+base::Clock::time_point EventChannel::may_wait_until() {
+    const auto now = base::Clock::now();
+    const base::Lock lock{mutex_};
+    return now < waits_again_at_ ? now : now + longest_look;
+}
+
+void EventChannel::waited_in_vain() {
+    const auto now = base::Clock::now();
+    const base::Lock lock{mutex_};
+    waits_again_at_ = now + between_long_looks;
 }
 
 }  // namespace soft

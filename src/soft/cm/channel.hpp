@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "base/condition.hpp"
 #include "base/mutex.hpp"
 #include "base/origin.hpp"
@@ -138,6 +139,11 @@ public:
     // Returns and removes a connection; nothing when it was not awaited.
     std::optional<Awaited> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
     [[nodiscard]] std::vector<Awaited> awaited_from(base::Origin origin) EXCLUDES(mutex_);
+    // Returns until when a look at such connections, which begins now, may wait for the threads that serve
+    // them.
+    [[nodiscard]] base::Clock::time_point may_wait_until() EXCLUDES(mutex_);
+    // Tells that a look has waited until then in vain. The looks of the next second do not wait.
+    void waited_in_vain() EXCLUDES(mutex_);
 
 private:
     struct Leave {
@@ -156,6 +162,7 @@ private:
     OutsideWait waiters_ GUARDED_BY(mutex_);
     EventQueue events_ GUARDED_BY(mutex_);
     std::vector<Awaited> awaited_ GUARDED_BY(mutex_);
+    base::Clock::time_point waits_again_at_ GUARDED_BY(mutex_);  // see waited_in_vain()
     const std::shared_ptr<Group> group_;
 };
 

@@ -171,18 +171,24 @@ bool TcpId::make_room_for_request(base::Origin origin) {
 }
 
 // A client that connects again may have got ESTABLISHED for its earlier connection. Then the first FPDU of
-// that has come, and the program is told of it first. This waits for a thread that serves that connection
-// now.
+// that has come, and the program is told of it first. A thread that serves that connection now may wait for a
+// page of memory, so this waits for it only for a short time.
 void TcpId::look_at_awaited(base::Origin origin) {
     std::vector<EventChannel::Awaited> awaited;
+    base::Clock::time_point until;
     {
         const base::Lock lock{mutex_};
         awaited = channel_->awaited_from(origin);
+        until = channel_->may_wait_until();
     }
+    bool in_vain = false;
     for (const auto &one : awaited) {
-        if (const HeldQueuePair connection{AnyQueuePair::find(one.qp_num)}) {
-            connection->look_for_first_fpdu();
-        }
+        const HeldQueuePair connection{AnyQueuePair::find(one.qp_num)};
+        in_vain = (connection && !connection->look_for_first_fpdu(until)) || in_vain;
+    }
+    if (in_vain) {
+        const base::Lock lock{mutex_};
+        channel_->waited_in_vain();
     }
 }
 

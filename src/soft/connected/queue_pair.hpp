@@ -85,9 +85,9 @@ public:
     // owner, it drops the link when it does not want one any more.
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
-    // Takes the initiator's first FPDU, if it has come, without waiting for the thread that serves this queue
-    // pair.
-    void look_for_first_fpdu() EXCLUDES(group_->mutex());
+    // Takes the initiator's first FPDU, if it has come and is empty, in place of the thread that serves this
+    // queue pair. Returns false when another thread serves the group until then.
+    [[nodiscard]] bool look_for_first_fpdu(base::Clock::time_point until) EXCLUDES(group_->mutex());
     // Tells that owner nothing more.
     void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // Flushes the open operations, tells the peer, and lets it read the completed ones. The owner is told

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/connected/queue_pair: the turns of a queue pair, in which its connection goes on: when its link is
 // ready, when its deadline has passed, when receives were posted, or when a worker has finished.
+#include <chrono>
+#include <thread>
+
 #include "soft/connected/queue_pair.hpp"
 
 namespace soft {
@@ -96,12 +99,26 @@ std::optional<std::size_t> QueuePair::paths() const {
     return link_ ? link_->paths() : std::nullopt;
 }
 
-void QueuePair::look_for_first_fpdu() {
-    const base::Lock lock{group_->mutex()};
-    if (state_.now() == ConnectionState::AwaitsPromised && link_->ready().readable) {
-        progress();
-        group_->let_rest(*this);
+// The caller may serve others, and the thread that serves this group may wait for a page of memory.
+bool QueuePair::look_for_first_fpdu(base::Clock::time_point until) {
+    constexpr std::chrono::microseconds between_tries{50};
+    while (state_.get() == ConnectionState::AwaitsPromised) {
+        if (group_->mutex().try_lock()) {
+            const base::Lock lock{group_->mutex(), base::adopt};
+            if (state_.now() == ConnectionState::AwaitsPromised && link_->ready().readable) {
+                go_on_or_end(receiver_.receive_empty_first());
+                if (link_ != nullptr) {
+                    group_->let_rest(*this);
+                }
+            }
+            return true;
+        }
+        if (base::Clock::now() >= until) {
+            return false;
+        }
+        std::this_thread::sleep_for(between_tries);
     }
+    return true;
 }
 
 void QueuePair::peer_began() {

@@ -27,7 +27,7 @@ void Incoming::begin(bool crc) {
     size_ = crc ? crc_buffer_bytes : plain_buffer_bytes;
 }
 
-[[gnu::hot]] Link::Received Incoming::fill(Link &link) {
+[[gnu::hot]] Link::Received Incoming::fill(Link &link, std::size_t most) {
     if (begin_ == end_) {
         begin_ = end_ = 0;
     } else if (begin_ != 0) {
@@ -35,7 +35,7 @@ void Incoming::begin(bool crc) {
         end_ -= begin_;
         begin_ = 0;
     }
-    const iovec room{.iov_base = buffer_.bytes.get() + end_, .iov_len = size_ - end_};
+    const iovec room{.iov_base = buffer_.bytes.get() + end_, .iov_len = std::min(size_ - end_, most)};
     const Link::Received got = link.receive({&room, 1});
     end_ += got.bytes;
     return got;

@@ -34,8 +34,8 @@ public:
     }
 
     // ---- bytes ----
-    // Receives bytes from the link into the buffer.
-    [[nodiscard]] Link::Received fill(Link &link);
+    // Receives up to `most` bytes from the link into the buffer.
+    [[nodiscard]] Link::Received fill(Link &link, std::size_t most = SIZE_MAX);
     // Receives payload into its place, and a few of the next bytes into the buffer: the trailer and the next
     // header, and a short segment behind a long one. More bytes would be copied twice. The caller has checked
     // that the buffer is empty.

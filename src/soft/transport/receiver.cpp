@@ -48,11 +48,8 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     if (state() == ConnectionState::SendsOnly) {
         return link_->discard() ? broken_by(EndReason::Closed) : Outcome<>{};
     }
-    if (!incoming_.has_buffer()) {
-        incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
-        if (!incoming_.has_buffer()) {
-            return broken_by(EndReason::NoMemory);
-        }
+    if (!has_or_borrows_buffer()) {
+        return broken_by(EndReason::NoMemory);
     }
     for (int round = 0; round < rounds_in_a_turn && !parked() && is_read(state()); ++round) {
         const Outcome<Link::Received> got = fill();
@@ -79,6 +76,43 @@ void Receiver::begin(Link &link, const ConnectionParameters &parameters) {
     }
     answer_and_watch();
     return {};
+}
+
+// No other segment is as short as an empty tagged one, so no bytes of the next segment are read, and the link
+// still has the rest of a longer one.
+Outcome<> Receiver::receive_empty_first() {
+    serves();
+    if (!has_or_borrows_buffer()) {
+        return broken_by(EndReason::NoMemory);
+    }
+    constexpr std::size_t shortest = wire::fpdu_bytes({.opcode = wire::Opcode::Write});
+    if (const std::size_t has = incoming_.buffered().size(); has < shortest) {
+        const Link::Received got = incoming_.fill(*link_, shortest - has);
+        if (got.state == LinkState::Failed) {
+            parts_.sender.fail(got.error);
+        }
+        if (got.state == LinkState::Failed || got.state == LinkState::Ended) {
+            return stream_ended();
+        }
+    }
+    const wire::Decoded<bool> decoded = incoming_.decode();
+    if (!decoded || (*decoded && wire::fpdu_bytes(incoming_.segment()) <= incoming_.buffered().size())) {
+        if (const Outcome<> parsed = parse(); !parsed) {
+            return parsed;
+        }
+    }
+    if (incoming_.is_empty()) {
+        parts_.group.give_back(incoming_.take_buffer());
+    }
+    return {};
+}
+
+[[gnu::always_inline]] inline bool Receiver::has_or_borrows_buffer() {
+    serves();
+    if (!incoming_.has_buffer()) {
+        incoming_.lend(parts_.group.borrow_buffer(incoming_.buffer_size()));
+    }
+    return incoming_.has_buffer();
 }
 
 // Receives bytes from the link.

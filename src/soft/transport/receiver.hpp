@@ -60,6 +60,9 @@ public:
 
     // Receives the bytes that have come, for one turn.
     [[nodiscard]] Outcome<> receive();
+    // Takes the first segment that the peer promised, if all of it has come and it is empty; otherwise
+    // receive() takes it. So the caller waits for no page of memory.
+    [[nodiscard]] Outcome<> receive_empty_first();
     // Is called when the worker has finished. Continues with the bytes that were read before the connection
     // was parked.
     [[nodiscard]] Outcome<> unpark();
@@ -82,6 +85,7 @@ private:
     void serves() const ASSERT_CAPABILITY(parts_.group.mutex()) {}
     [[nodiscard]] ConnectionState state() const { return parts_.state.now(); }
 
+    [[nodiscard]] bool has_or_borrows_buffer();
     [[nodiscard]] Outcome<> parse();
     [[nodiscard]] Outcome<> parse_all();
     [[nodiscard]] Outcome<bool> parse_one();

@@ -176,6 +176,88 @@ void its_end_waits(void **) {
     other.write_and_read(100);
 }
 
+const MpaFrame promising{
+    .soft_operations = true, .peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
+
+// Another completion queue for the connections of a device that begin from now on.
+class OtherQueue {
+public:
+    explicit OtherQueue(Device &device) : device_{device}, first_{device.cq} {
+        device.cq = softrdma_ibv_create_cq(first_->context, 16, nullptr, nullptr, 0);
+        assert_non_null(device.cq);
+    }
+    ~OtherQueue() {
+        (void)softrdma_ibv_destroy_cq(device_.cq);
+        device_.cq = first_;
+    }
+    OtherQueue(const OtherQueue &) = delete;
+    OtherQueue &operator=(const OtherQueue &) = delete;
+
+private:
+    Device &device_;
+    ibv_cq *const first_;
+};
+
+// Returns a connection that the device has accepted, and whose first FPDU has not come.
+rdma_cm_id *accept_promising(Device &device, Peer &peer) {
+    peer.connect(device.port());
+    peer.send_frame(promising);
+    rdma_cm_id *const id = device.take_request();
+    device.accept(id);
+    (void)peer.receive_frame(MpaRole::Reply);
+    return id;
+}
+
+// One connection of a queue waits for the page, and another one of that queue has not begun. Requests from
+// their address come all the same, and the listener does not wait each time.
+void a_listener_does_not_wait(void **) {
+    Device device;
+    const Missing memory{device};
+    Peer slow;
+    Peer silent;
+    Peer clients[8];
+    const OtherQueue queue{device};
+    rdma_cm_id *const waits = device.establish(slow, promising);
+    rdma_cm_id *const begins = accept_promising(device, silent);
+    slow.send(
+        fpdu({.opcode = Opcode::Write, .stag = memory.key(), .offset = memory.address()}, pattern(8, 3)));
+    memory.expect_waiter();
+    for (Peer &client : clients) {
+        client.connect(device.port());
+        client.send_frame(promising);
+        (void)device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+    }
+    memory.bring(Bytes(page));
+    silent.send(test::ready_to_receive());
+    (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, begins);
+    device.close(begins);
+    device.close(waits);
+}
+
+// Its look at a connection takes the first FPDU, and not the write behind that.
+void a_listener_places_no_payload(void **) {
+    for (int round = 0; round < 20; ++round) {
+        Device device;
+        const Missing memory{device};
+        Peer slow;
+        Peer client;
+        const OtherQueue queue{device};
+        rdma_cm_id *const begins = accept_promising(device, slow);
+        client.connect(device.port());
+        device.work();  // so that the engine leaves the connections to this thread for a tick
+        slow.send(
+            test::joined(test::ready_to_receive(),
+                         fpdu({.opcode = Opcode::Write, .stag = memory.key(), .offset = memory.address()},
+                              pattern(8, 3))));
+        client.send_frame(promising);
+        (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED, begins);
+        (void)device.wait_for(RDMA_CM_EVENT_CONNECT_REQUEST);
+        memory.expect_waiter();
+        memory.bring(Bytes(page));
+        device.close(begins);
+    }
+}
+
 }  // namespace
 
 int main() {
@@ -188,6 +270,8 @@ int main() {
         cmocka_unit_test(only_the_connection_waits_that_writes_there),
         cmocka_unit_test(a_thread_that_polls_another_queue_does_not_wait),
         cmocka_unit_test(its_end_waits),
+        cmocka_unit_test(a_listener_does_not_wait),
+        cmocka_unit_test(a_listener_places_no_payload),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
