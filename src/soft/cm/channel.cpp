@@ -6,12 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
+#include <new>
 #include <unordered_set>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "soft/ground/limits.hpp"
 
 namespace soft {
 
@@ -290,25 +291,49 @@ std::unique_ptr<Event> EventChannel::withdraw_request(const EventCount &listener
 void EventChannel::await(const Awaited &connection) {
     const base::Lock lock{mutex_};
     awaited_.push_back(connection);
+    try {
+        awaited_shares_.add(connection.origin);
+    } catch (const std::bad_alloc &) {
+        awaited_.pop_back();
+        throw;
+    }
+}
+
+EventChannel::Awaited EventChannel::take_awaited(std::vector<Awaited>::const_iterator one) {
+    const Awaited connection = *one;
+    awaited_.erase(one);
+    awaited_shares_.remove(connection.origin);
+    return connection;
 }
 
 std::optional<EventChannel::Awaited> EventChannel::forget_awaited(std::uint32_t qp_num) {
     const base::Lock lock{mutex_};
     const auto known = std::ranges::find(awaited_, qp_num, &Awaited::qp_num);
-    if (known == awaited_.end()) {
-        return std::nullopt;
-    }
-    const Awaited connection = *known;
-    *known = awaited_.back();
-    awaited_.pop_back();
-    return connection;
+    return known != awaited_.end() ? std::optional{take_awaited(known)} : std::nullopt;
 }
 
-std::vector<EventChannel::Awaited> EventChannel::awaited_from(base::Origin origin) {
+std::optional<EventChannel::Awaited> EventChannel::forget_surplus_awaited() {
+    const std::size_t limit = std::min(limits::in_force().max_handshakes, limits::share_of_descriptors());
+    const base::Lock lock{mutex_};
+    if (awaited_.size() <= limit) {
+        return std::nullopt;
+    }
+    const std::size_t most = awaited_shares_.most();
+    return take_awaited(std::ranges::find_if(awaited_, [&](const Awaited &one) {
+        mutex_.assert_held();
+        return awaited_shares_.of(one.origin) == most;
+    }));
+}
+
+std::vector<EventChannel::Awaited> EventChannel::newest_awaited_from(base::Origin origin) {
     std::vector<Awaited> some;
     const base::Lock lock{mutex_};
-    std::ranges::copy_if(awaited_, std::back_inserter(some),
-                         [&](const Awaited &one) { return one.origin == origin; });
+    for (auto one = awaited_.rbegin(); one != awaited_.rend() && some.size() < most_looked_at; ++one) {
+        if (one->origin == origin) {
+            some.push_back(*one);
+        }
+    }
+    std::ranges::reverse(some);
     return some;
 }
 

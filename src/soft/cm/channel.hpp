@@ -136,9 +136,15 @@ public:
         base::Origin origin;
     };
     void await(const Awaited &connection) EXCLUDES(mutex_);
+    // When more are awaited than a listener may have start-ups, removes the oldest of the origin that has
+    // most, and returns it.
+    std::optional<Awaited> forget_surplus_awaited() EXCLUDES(mutex_);
     // Returns and removes a connection; nothing when it was not awaited.
     std::optional<Awaited> forget_awaited(std::uint32_t qp_num) EXCLUDES(mutex_);
-    [[nodiscard]] std::vector<Awaited> awaited_from(base::Origin origin) EXCLUDES(mutex_);
+    // Returns the newest ones of an origin, the oldest of them first. They are few, because the origin may
+    // have many and ask for more.
+    [[nodiscard]] std::vector<Awaited> newest_awaited_from(base::Origin origin) EXCLUDES(mutex_);
+    static constexpr std::size_t most_looked_at = 32;  // of newest_awaited_from()
     // Returns until when a look at such connections, which begins now, may wait for the threads that serve
     // them.
     [[nodiscard]] base::Clock::time_point may_wait_until() EXCLUDES(mutex_);
@@ -154,6 +160,7 @@ private:
     ~EventChannel();
     void leave();
     Event *take() EXCLUDES(mutex_);
+    Awaited take_awaited(std::vector<Awaited>::const_iterator one) REQUIRES(mutex_);
     void tell() REQUIRES(mutex_);  // makes fd readable while there are events
 
     unsigned users_ = 1;  // its creator and the threads in next_of(); guarded by the table's lock
@@ -161,7 +168,8 @@ private:
     base::Readable readable_ GUARDED_BY(mutex_);  // has fd; readable while there are events
     OutsideWait waiters_ GUARDED_BY(mutex_);
     EventQueue events_ GUARDED_BY(mutex_);
-    std::vector<Awaited> awaited_ GUARDED_BY(mutex_);
+    std::vector<Awaited> awaited_ GUARDED_BY(mutex_);            // the oldest first
+    base::Shares awaited_shares_ GUARDED_BY(mutex_);             // how many each origin has
     base::Clock::time_point waits_again_at_ GUARDED_BY(mutex_);  // see waited_in_vain()
     const std::shared_ptr<Group> group_;
 };

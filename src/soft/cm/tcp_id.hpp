@@ -82,6 +82,7 @@ private:
     // it.
     [[nodiscard]] bool make_room_for_request(base::Origin origin);
     void look_at_awaited(base::Origin origin);
+    void end_surplus_awaited();
     void adoption_failed(int error);
     // Makes this id the request that came on the handshake's link. Returns false when no device serves the
     // address that it came to (logged); then it must not be delivered.

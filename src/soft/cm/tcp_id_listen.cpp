@@ -178,7 +178,7 @@ void TcpId::look_at_awaited(base::Origin origin) {
     base::Clock::time_point until;
     {
         const base::Lock lock{mutex_};
-        awaited = channel_->awaited_from(origin);
+        awaited = channel_->newest_awaited_from(origin);
         until = channel_->may_wait_until();
     }
     bool in_vain = false;

@@ -68,7 +68,26 @@ base::Result<void> TcpId::answer(const rdma_conn_param &wanted) {
     }
     enter(State::Connecting);
     (*connected)->start(std::move(link_), peer(), parameters_, this);
+    if (peer_to_peer) {
+        end_surplus_awaited();
+    }
     return {};
+}
+
+// Connections whose first FPDU does not come keep no places from others, as start-ups do not.
+void TcpId::end_surplus_awaited() {
+    std::optional<EventChannel::Awaited> surplus;
+    base::Clock::time_point until;
+    {
+        const base::Lock lock{mutex_};
+        surplus = channel_->forget_surplus_awaited();
+        until = channel_->may_wait_until();
+    }
+    const HeldQueuePair connection{surplus ? AnyQueuePair::find(surplus->qp_num) : AnyQueuePair::Hold{}};
+    if (connection && !connection->give_way(until)) {
+        const base::Lock lock{mutex_};
+        channel_->waited_in_vain();
+    }
 }
 
 namespace {

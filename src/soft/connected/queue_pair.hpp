@@ -88,6 +88,8 @@ public:
     // Takes the initiator's first FPDU, if it has come and is empty, in place of the thread that serves this
     // queue pair. Returns false when another thread serves the group until then.
     [[nodiscard]] bool look_for_first_fpdu(base::Clock::time_point until) EXCLUDES(group_->mutex());
+    // Ends the connection, unless the first FPDU has come. Returns false as look_for_first_fpdu().
+    [[nodiscard]] bool give_way(base::Clock::time_point until) EXCLUDES(group_->mutex());
     // Tells that owner nothing more.
     void forget_owner(const ConnectionOwner &owner) EXCLUDES(group_->mutex());
     // Flushes the open operations, tells the peer, and lets it read the completed ones. The owner is told
@@ -176,6 +178,9 @@ private:
     void finish_draining() REQUIRES(group_->mutex());
 
     // queue_pair_turns.cpp
+    enum class WithoutFpdu : std::uint8_t { Waits, Ends };
+    [[nodiscard]] bool look_for_first_fpdu(base::Clock::time_point until, WithoutFpdu then)
+        EXCLUDES(group_->mutex());
     void go_on_or_end(const Outcome<> &outcome) REQUIRES(group_->mutex());
     void look_at_peer() REQUIRES(group_->mutex());
     static void persisted(void *queue_pair, Durability &durability);

@@ -99,8 +99,16 @@ std::optional<std::size_t> QueuePair::paths() const {
     return link_ ? link_->paths() : std::nullopt;
 }
 
-// The caller may serve others, and the thread that serves this group may wait for a page of memory.
 bool QueuePair::look_for_first_fpdu(base::Clock::time_point until) {
+    return look_for_first_fpdu(until, WithoutFpdu::Waits);
+}
+
+bool QueuePair::give_way(base::Clock::time_point until) {
+    return look_for_first_fpdu(until, WithoutFpdu::Ends);
+}
+
+// The caller may serve others, and the thread that serves this group may wait for a page of memory.
+bool QueuePair::look_for_first_fpdu(base::Clock::time_point until, WithoutFpdu then) {
     constexpr std::chrono::microseconds between_tries{50};
     while (state_.get() == ConnectionState::AwaitsPromised) {
         if (group_->mutex().try_lock()) {
@@ -110,6 +118,11 @@ bool QueuePair::look_for_first_fpdu(base::Clock::time_point until) {
                 if (link_ != nullptr) {
                     group_->let_rest(*this);
                 }
+            } else if (state_.now() == ConnectionState::AwaitsPromised && then == WithoutFpdu::Ends) {
+                BASE_LOG_PEER(Warning,
+                              "no connection with %s: no first FPDU, and too many others wait with theirs",
+                              access_.text().c_str());
+                end(Broken{.by = Broken::By::Silence});
             }
             return true;
         }

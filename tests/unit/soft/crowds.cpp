@@ -21,6 +21,7 @@
 
 #include "../../limits.hpp"
 #include "base/log.hpp"
+#include "soft/cm/channel.hpp"
 #include "soft/datagram/lookup.hpp"
 
 // These come last, because they assert.
@@ -153,6 +154,58 @@ void requests_of_the_busiest_address_are_rejected(Ends &ends) {
     while (const auto event = device.next_event()) {
         assert_int_equal(event->type, RDMA_CM_EVENT_ESTABLISHED);
     }
+}
+
+// Peers that are accepted, and do not send the first FPDU that they promised, are start-ups too: the oldest
+// of the address that has most gives way. A peer of another address keeps its place, and the newest ones do.
+void accepted_peers_that_do_not_begin_give_way(Ends &ends) {
+    auto &[device, peer, other] = ends;
+    const MpaFrame promising{.peer_to_peer = true, .rtr_write = true, .ird = 4, .ord = 4};
+    const auto add_accepted = [&](std::deque<Peer> &peers, unsigned host, std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) {
+            peers.emplace_back().connect(device.port(), 0, host);
+            peers.back().send_frame(promising);
+            device.accept(device.take_request());
+            (void)peers.back().receive_frame(MpaRole::Reply);
+        }
+    };
+    std::deque<Peer> few;
+    std::deque<Peer> many;
+    add_accepted(few, 2, 3);
+    add_accepted(many, 1, 3 * handshakes);
+    constexpr std::size_t surplus = 2 * handshakes + 3;
+    device.work_until([&] { return ended(many) >= surplus; });
+    assert_int_equal(ended(few), 0);
+    assert_int_equal(ended(many), surplus);
+    assert_true(std::all_of(many.begin(), many.begin() + static_cast<std::ptrdiff_t>(surplus),
+                            [](Peer &one) { return one.has_ended(); }));
+    for (Peer *const begins : {&few.front(), &many.back()}) {
+        begins->send(test::ready_to_receive());
+        (void)device.wait_for(RDMA_CM_EVENT_ESTABLISHED);
+    }
+    for (std::size_t i = 0; i < surplus; ++i) {
+        assert_int_equal(device.wait_for(RDMA_CM_EVENT_CONNECT_ERROR).status, -ECONNRESET);
+    }
+}
+
+// A request costs a look at few of the connections that its address lets wait.
+void a_listener_looks_at_few_accepted_peers(void **) {
+    const soft::OwnChannel channel{soft::EventChannel::create().value()};
+    constexpr base::Origin busy{1};
+    constexpr base::Origin quiet{2};
+    constexpr std::uint32_t most = soft::EventChannel::most_looked_at;
+    channel->await({.qp_num = 0, .origin = quiet});
+    for (std::uint32_t number = 1; number <= 2 * most; ++number) {
+        channel->await({.qp_num = number, .origin = busy});
+    }
+    const auto some = channel->newest_awaited_from(busy);
+    assert_int_equal(some.size(), most);
+    assert_int_equal(some.front().qp_num, most + 1);
+    assert_int_equal(some.back().qp_num, 2 * most);
+    assert_int_equal(channel->newest_awaited_from(quiet).size(), 1);
+    assert_int_equal(channel->forget_surplus_awaited()->qp_num, 1);
+    assert_int_equal(channel->forget_awaited(0)->qp_num, 0);
+    assert_false(channel->forget_awaited(0).has_value());
 }
 
 std::atomic<bool> line_names_limit{false};
@@ -369,6 +422,8 @@ int main() {
                                 fixture_test(the_oldest_of_the_busiest_address_gives_way),
                                 fixture_test(who_drips_gives_way_and_who_asks_does_not),
                                 fixture_test(requests_of_the_busiest_address_are_rejected),
+                                fixture_test(accepted_peers_that_do_not_begin_give_way),
+                                cmocka_unit_test(a_listener_looks_at_few_accepted_peers),
                                 fixture_test(a_refusal_names_its_limit),
                                 fixture_test(a_flood_is_few_lines),
                                 fixture_test(peers_that_do_not_read_pin_a_bound),
