@@ -3,6 +3,10 @@
 // library, so below one it is a mutex of that library.
 #pragma once
 
+#include <chrono>
+#include <thread>
+
+#include "base/clock.hpp"
 #include "base/mutex.hpp"
 #include "base/small_mutex.hpp"
 
@@ -28,6 +32,17 @@ public:
     [[nodiscard]] bool try_lock() TRY_ACQUIRE(true) RPMA_THREAD_SAFETY(no_thread_safety_analysis) {
         return is_watched_ ? watched_.try_lock() : small_.try_lock();
     }
+    // Tries it now, and again and again until then.
+    [[nodiscard]] bool try_lock_until(Clock::time_point until) TRY_ACQUIRE(true)
+        RPMA_THREAD_SAFETY(no_thread_safety_analysis) {
+        while (!try_lock()) {
+            if (Clock::now() >= until) {
+                return false;
+            }
+            std::this_thread::sleep_for(between_tries);
+        }
+        return true;
+    }
     [[gnu::always_inline]] void unlock() RELEASE() {
         if (is_watched_) [[unlikely]] {
             watched_.leave();
@@ -45,6 +60,8 @@ public:
     }
 
 private:
+    static constexpr std::chrono::microseconds between_tries{50};
+
     const bool is_watched_ = is_watched_for_races();
     SmallMutex small_;
     Mutex watched_;

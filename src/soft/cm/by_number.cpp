@@ -31,6 +31,8 @@ namespace {
 // longest.
 constexpr base::Milliseconds retry_interval{200};
 constexpr base::Milliseconds longest_retry_interval = limits::handshake_timeout;
+// Between two tries to give a link to a queue pair whose group another thread serves.
+constexpr base::Milliseconds start_interval{20};
 
 const sockaddr &raw(const tcp::Address &address) {
     return reinterpret_cast<const sockaddr &>(address);
@@ -158,12 +160,23 @@ void ByNumber::stop() {
 
 void ByNumber::expire() {
     assert_held();
+    try {
+        if (starting_ && !try_to_start({})) {
+            group_->set_deadline(*this, base::Clock::now() + start_interval);
+            return;
+        }
+    } catch (const std::bad_alloc &) {
+        BASE_LOG_PEER(Error, "queue pair 0x%06x has no connection: out of memory", number_.value());
+    }
     tries_again_ = tries_again_ && queue_pair_.waits_to_send();
     if (tries_again_) {
         const auto now = base::Clock::now();
         if (now >= gives_up_at_) {
+            if (!queue_pair_.nobody_answers()) {
+                group_->set_deadline(*this, now + start_interval);
+                return;
+            }
             tries_again_ = false;
-            queue_pair_.nobody_answers();
             attempt_failed(Answer::None);  // an unreliable queue pair only loses the requests
             return;
         }
@@ -212,7 +225,7 @@ base::Result<void> ByNumber::try_to_connect() {
     if (to_itself()) {
         ConnectionParameters own = parameters(true, false);
         own.ready_to_receive = false;
-        queue_pair_.start(link_on(*std::move(socket), limits::silence_timeout), there, own, nullptr);
+        start(link_on(*std::move(socket), limits::silence_timeout), there, own);
         return {};
     }
     meeting_ = Meeting::begin(tcp::local_address(socket->get()), there);
@@ -230,7 +243,7 @@ base::Result<void> ByNumber::try_to_connect() {
 }
 
 void ByNumber::try_if_wanted() {
-    if (attempt_ != nullptr || !queue_pair_.wants_link()) {
+    if (attempt_ != nullptr || starting_ || !queue_pair_.wants_link()) {
         return;
     }
     int error = ENOMEM;
@@ -251,6 +264,7 @@ void ByNumber::try_if_wanted() {
 void ByNumber::end_attempt() {
     attempt_.reset();
     meeting_.reset();
+    starting_.reset();
 }
 
 // Nobody listens there, or somebody who speaks otherwise, or does not trust this end.
@@ -294,7 +308,7 @@ void ByNumber::handshake_done(Handshake &handshake, const wire::MpaFrame &reply)
         attempt_failed(Answer::None);
         return;
     }
-    queue_pair_.start(*std::move(link), path_.there, parameters(true, crc), nullptr);
+    start(*std::move(link), path_.there, parameters(true, crc));
     attempt_.reset();
 }
 
@@ -341,7 +355,28 @@ void ByNumber::answer(Handshake &handshake, const wire::MpaFrame &request) {
     if (!send_reply(link, peer, request, reply, *queue_pair_.group())) {
         return;  // the peer has gone
     }
-    queue_pair_.start(std::move(link), peer, parameters(false, crc), nullptr);
+    start(std::move(link), peer, parameters(false, crc));
+}
+
+// The thread that serves the queue pair's group may wait for a page of memory, and this group serves all
+// queue pairs by number. So the link waits here meanwhile, and its bytes in its socket.
+void ByNumber::start(std::unique_ptr<Link> link, const tcp::Address &peer,
+                     const ConnectionParameters &parameters) {
+    BriefWait &waits = number_.port().waits();
+    starting_.emplace(std::move(link), peer, parameters);
+    if (!try_to_start(waits.until())) {
+        waits.was_in_vain();
+        group_->set_deadline(*this, base::Clock::now() + start_interval);
+    }
+}
+
+bool ByNumber::try_to_start(base::Clock::time_point until) {
+    Starting starting = std::move(*starting_);
+    starting_.reset();
+    if (!queue_pair_.start_by_number(starting.link, starting.peer, starting.parameters, until)) {
+        starting_ = std::move(starting);
+    }
+    return !starting_;
 }
 
 }  // namespace soft

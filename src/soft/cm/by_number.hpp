@@ -18,12 +18,14 @@
 // only requests that wait for a link try again (Connector::send_waits). A queue pair that is connected to
 // itself gets a TCP socket that is connected to itself.
 //
-// Locks: the lock of the ports' table, with no group's lock held; the group of the ports, which serves the
-// listeners and the attempts; then the group of the queue pair.
+// Locks: the lock of the ports' table, with no group's lock held or taken; the group of the ports, which
+// serves the listeners and the attempts; then the group of the queue pair, which another thread may have
+// while it waits for a page of memory. So that one is tried, for a short time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/mutex.hpp"
 #include "base/result.hpp"
@@ -92,6 +94,13 @@ private:
         tcp::Options options;
     };
 
+    // A link that the peer has too, until the queue pair takes it.
+    struct Starting {
+        std::unique_ptr<Link> link;
+        tcp::Address peer;
+        ConnectionParameters parameters;
+    };
+
     // A failed attempt brought no answer of the peer, or one from which it is not ready.
     enum class Answer { None, NotReady };
     [[nodiscard]] static Answer answer_of(int error);
@@ -107,6 +116,9 @@ private:
     void end_attempt() REQUIRES(group_->mutex());
     void attempt_failed(Answer answer) REQUIRES(group_->mutex());
     void answer(Handshake &handshake, const wire::MpaFrame &request) REQUIRES(group_->mutex());
+    void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters)
+        REQUIRES(group_->mutex());
+    [[nodiscard]] bool try_to_start(base::Clock::time_point until) REQUIRES(group_->mutex());
     [[nodiscard]] ConnectionParameters parameters(bool initiator, bool crc) const;
 
     QueuePair &queue_pair_;
@@ -116,6 +128,7 @@ private:
     Path path_ GUARDED_BY(group_->mutex());
     std::unique_ptr<Handshake> attempt_ GUARDED_BY(group_->mutex());
     std::unique_ptr<Meeting> meeting_ GUARDED_BY(group_->mutex());
+    std::optional<Starting> starting_ GUARDED_BY(group_->mutex());
     // The peer's attempt was refused for this one, so that this end tries again if its own fails.
     bool refused_peer_ GUARDED_BY(group_->mutex()) = false;
     base::Clock::duration time_to_answer_ GUARDED_BY(group_->mutex()){};

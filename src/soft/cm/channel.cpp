@@ -18,10 +18,6 @@ namespace soft {
 
 namespace {
 
-// A look at awaited connections waits for a thread that was interrupted, and not for a page of memory.
-constexpr base::Milliseconds longest_look{20};
-constexpr base::Milliseconds between_long_looks{1'000};
-
 constinit base::LastingMutex channels_lock;
 
 const base::HeldWhileForking<channels_lock> channels_survive_forks{base::ForkLevel::SoftCm};
@@ -338,15 +334,13 @@ std::vector<EventChannel::Awaited> EventChannel::newest_awaited_from(base::Origi
 }
 
 base::Clock::time_point EventChannel::may_wait_until() {
-    const auto now = base::Clock::now();
     const base::Lock lock{mutex_};
-    return now < waits_again_at_ ? now : now + longest_look;
+    return looks_.until();
 }
 
 void EventChannel::waited_in_vain() {
-    const auto now = base::Clock::now();
     const base::Lock lock{mutex_};
-    waits_again_at_ = now + between_long_looks;
+    looks_.was_in_vain();
 }
 
 }  // namespace soft

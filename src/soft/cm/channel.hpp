@@ -22,6 +22,7 @@
 #include "base/origin.hpp"
 #include "base/readable.hpp"
 #include "base/result.hpp"
+#include "soft/progress/brief_wait.hpp"
 #include "soft/progress/outside_wait.hpp"
 #include "soft/progress/progress.hpp"
 #include "soft/wire/mpa.hpp"
@@ -148,7 +149,7 @@ public:
     // Returns until when a look at such connections, which begins now, may wait for the threads that serve
     // them.
     [[nodiscard]] base::Clock::time_point may_wait_until() EXCLUDES(mutex_);
-    // Tells that a look has waited until then in vain. The looks of the next second do not wait.
+    // Tells that a look has waited until then in vain (BriefWait).
     void waited_in_vain() EXCLUDES(mutex_);
 
 private:
@@ -168,9 +169,9 @@ private:
     base::Readable readable_ GUARDED_BY(mutex_);  // has fd; readable while there are events
     OutsideWait waiters_ GUARDED_BY(mutex_);
     EventQueue events_ GUARDED_BY(mutex_);
-    std::vector<Awaited> awaited_ GUARDED_BY(mutex_);            // the oldest first
-    base::Shares awaited_shares_ GUARDED_BY(mutex_);             // how many each origin has
-    base::Clock::time_point waits_again_at_ GUARDED_BY(mutex_);  // see waited_in_vain()
+    std::vector<Awaited> awaited_ GUARDED_BY(mutex_);  // the oldest first
+    base::Shares awaited_shares_ GUARDED_BY(mutex_);   // how many each origin has
+    BriefWait looks_ GUARDED_BY(mutex_);               // at awaited connections
     const std::shared_ptr<Group> group_;
 };
 

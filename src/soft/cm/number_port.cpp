@@ -22,7 +22,7 @@ namespace {
 
 constexpr unsigned bits_of_port = 16;
 
-constinit base::LastingMutex ports_lock;  // no group's lock is held when it is taken
+constinit base::LastingMutex ports_lock;  // no group's lock is taken with it, nor the other way round
 
 const base::HeldWhileForking<ports_lock> ports_survive_forks{base::ForkLevel::SoftCm};
 
@@ -105,16 +105,22 @@ QueuePairNumber::~QueuePairNumber() {
     }
 }
 
+// The group's lock is taken without the lock of the ports, for which fork(2) and every queue pair that is
+// made wait.
 base::Result<std::shared_ptr<Group>> NumberPort::listen() {
-    const base::Lock lock{ports_lock};
-    auto &group = ports().group;
-    if (group == nullptr) {
-        auto made = Group::create();
-        if (!made) {
-            return std::unexpected{made.error()};
+    std::shared_ptr<Group> group;
+    {
+        const base::Lock lock{ports_lock};
+        if (ports().group == nullptr) {
+            auto made = Group::create();
+            if (!made) {
+                return std::unexpected{made.error()};
+            }
+            ports().group = *std::move(made);
         }
-        group = *std::move(made);
+        group = ports().group;
     }
+    const base::Lock begins{begins_};
     if (listener_ == nullptr) {
         auto spare = Listener::spare_of(socket_);
         if (!spare) {

@@ -11,15 +11,17 @@
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/mutex.hpp"
 #include "base/result.hpp"
 #include "soft/cm/listener.hpp"
+#include "soft/progress/brief_wait.hpp"
 #include "soft/progress/progress.hpp"
 
 namespace soft {
 
 class NumberPort final : public Listener::Owner {
 public:
-    NumberPort(base::Fd socket, std::uint16_t port) : socket_{std::move(socket)}, port_{port} {}
+    NumberPort(base::Fd socket, std::uint16_t port) : port_{port}, socket_{std::move(socket)} {}
     NumberPort(const NumberPort &) = delete;
     NumberPort &operator=(const NumberPort &) = delete;
     virtual ~NumberPort() = default;
@@ -27,6 +29,9 @@ public:
     // Lets peers in. Returns the group that serves the listener, the same for all ports. Fails with EMFILE,
     // ENFILE, ENOMEM, or an error of listen(2).
     [[nodiscard]] base::Result<std::shared_ptr<Group>> listen();
+
+    // Returns for how long its queue pairs wait for other groups. The lock of the ports' group is held.
+    [[nodiscard]] BriefWait &waits() { return waits_; }
 
     // ---- Listener::Owner ----
     void request_arrived(Handshake &handshake, const wire::MpaFrame &request) override;
@@ -38,9 +43,12 @@ private:
     // does not get the number of one that has just gone.
     static constexpr std::size_t most_taken = 64;
 
-    base::Fd socket_;  // until it listens
     const std::uint16_t port_;
-    std::unique_ptr<Listener> listener_;
+    BriefWait waits_;
+    // It is held while the port begins to listen, which waits for the group's lock.
+    base::Mutex begins_;
+    base::Fd socket_ GUARDED_BY(begins_);  // until it listens
+    std::unique_ptr<Listener> listener_ GUARDED_BY(begins_);
     std::vector<bool> is_taken_ = std::vector<bool>(places);
     std::size_t taken_ = 0;
     std::size_t next_ = 0;

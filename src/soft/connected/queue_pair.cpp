@@ -87,7 +87,7 @@ void QueuePair::take_down(bool going) {
         const unsigned returned = persists_returned.load(std::memory_order_acquire);
         {
             const base::Lock lock{group_->mutex()};
-            going_ = going;
+            base::set_shared(going_, going);
             group_->clear_deadline(*this);
             if (link_) {
                 sender_.send_held();
@@ -234,27 +234,45 @@ void QueuePair::start(std::unique_ptr<Link> link, const tcp::Address &peer,
     // The group's lock is released last, because a thread that waits for it may then destroy this queue pair.
     const auto keeps_group = group_;
     const base::Lock lock{group_->mutex()};
-    const bool given_up = state_.now() != ConnectionState::Idle;
-    if (owner == nullptr && (going_ || given_up)) {
-        return;
-    }
-    if (going_) {
+    if (going_.load(std::memory_order_relaxed)) {
         owner->connection_ended();  // the thread that destroys it only waits until every Hold is gone
         return;
     }
+    const bool given_up = state_.now() != ConnectionState::Idle;
     begin_connection(std::move(link), peer, parameters, owner);
-    // The responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). When that FPDU
-    // is promised, ESTABLISHED waits for it too, within a time limit. An initiator that promised none may be
-    // one that only receives, and both programs would wait for each other.
+    await_or_tell_first_fpdu();
+    if (given_up) {
+        end(ending_of({.by = EndReason::GivenUp}));
+    }
+    group_->let_rest(*this);
+}
+
+bool QueuePair::start_by_number(std::unique_ptr<Link> &link, const tcp::Address &peer,
+                                const ConnectionParameters &parameters, base::Clock::time_point until) {
+    const auto keeps_group = group_;
+    if (!group_->mutex().try_lock_until(until)) {
+        return false;
+    }
+    const base::Lock lock{group_->mutex(), base::adopt};
+    if (!wants_link()) {
+        link.reset();
+        return true;
+    }
+    begin_connection(std::move(link), peer, parameters, nullptr);
+    await_or_tell_first_fpdu();
+    group_->let_rest(*this);
+    return true;
+}
+
+// The responder sends nothing before the initiator's first FPDU (RFC 5044 section 7.1.2). When that FPDU is
+// promised, ESTABLISHED waits for it too, within a time limit. An initiator that promised none may be one
+// that only receives, and both programs would wait for each other.
+void QueuePair::await_or_tell_first_fpdu() {
     if (state_.now() == ConnectionState::AwaitsPromised) {
         group_->set_deadline(*this, base::Clock::now() + limits::handshake_timeout);
     } else if (owner_ != nullptr) {
         owner_->connection_established();
     }
-    if (given_up) {
-        end(ending_of({.by = EndReason::GivenUp}));
-    }
-    group_->let_rest(*this);
 }
 
 void QueuePair::begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
@@ -301,6 +319,7 @@ void QueuePair::forget_owner(const ConnectionOwner &owner) {
 }
 
 std::unique_ptr<Link> QueuePair::take_link() {
+    inbox_.leave_line();
     group_->remove(*this, link_->descriptor());
     group_->clear_deadline(patience_);
     if (const int timer = sender_.faults_timer(); timer >= 0) {

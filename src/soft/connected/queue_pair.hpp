@@ -81,8 +81,7 @@ public:
     [[nodiscard]] bool idle() const {
         return state_.get() == ConnectionState::Idle && !by_number_.load(std::memory_order_relaxed);
     }
-    // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun. Without an
-    // owner, it drops the link when it does not want one any more.
+    // Takes the link over after the handshake. Throws std::bad_alloc; then nothing has begun.
     void start(std::unique_ptr<Link> link, const tcp::Address &peer, const ConnectionParameters &parameters,
                ConnectionOwner *owner) EXCLUDES(group_->mutex());
     // Takes the initiator's first FPDU, if it has come and is empty, in place of the thread that serves this
@@ -101,12 +100,21 @@ public:
 
     // ---- its connector ----
     [[nodiscard]] Connector *connector() const { return connector_.get(); }
-    // Returns whether it may get a link by number now.
-    [[nodiscard]] bool wants_link() EXCLUDES(group_->mutex());
+    // Returns whether it may get a link by number now. It needs no lock.
+    [[nodiscard]] bool wants_link() const {
+        return state_.get() == ConnectionState::Idle && by_number_.load(std::memory_order_relaxed) &&
+               !going_.load(std::memory_order_relaxed);
+    }
+    // Takes the link over after the handshake, as start(), or drops it when it does not want one any more.
+    // Returns false, and takes nothing, when another thread serves the group until then.
+    [[nodiscard]] bool start_by_number(std::unique_ptr<Link> &link, const tcp::Address &peer,
+                                       const ConnectionParameters &parameters, base::Clock::time_point until)
+        EXCLUDES(group_->mutex());
     // Returns whether requests wait for a link. It needs no lock.
     [[nodiscard]] bool waits_to_send() const { return sender_.waits_for_link(); }
-    // Ends the requests that wait for a link, because nobody has answered.
-    void nobody_answers() EXCLUDES(group_->mutex());
+    // Ends the requests that wait for a link, because nobody has answered. Returns false when another thread
+    // serves the group.
+    [[nodiscard]] bool nobody_answers() EXCLUDES(group_->mutex());
 
     // ---- Source ----
     void progress() override;
@@ -163,6 +171,7 @@ private:
     void begin_connection(std::unique_ptr<Link> link, const tcp::Address &peer,
                           const ConnectionParameters &parameters, ConnectionOwner *owner)
         REQUIRES(group_->mutex());
+    void await_or_tell_first_fpdu() REQUIRES(group_->mutex());
     [[nodiscard]] std::unique_ptr<Link> take_link() REQUIRES(group_->mutex());
 
     // queue_pair_end.cpp
@@ -219,7 +228,7 @@ private:
     std::size_t told_paths_ GUARDED_BY(group_->mutex()) = 0;         // to the log
     std::vector<std::byte> last_words_ GUARDED_BY(group_->mutex());  // up to and with a TERMINATE
     bool end_is_due_ GUARDED_BY(group_->mutex()) = false;            // the link was full when it was finished
-    bool going_ GUARDED_BY(group_->mutex()) = false;                 // it is being destroyed
+    std::atomic<bool> going_{false};  // it is being destroyed; changed with the group's lock
 };
 
 }  // namespace soft

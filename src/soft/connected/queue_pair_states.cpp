@@ -202,11 +202,6 @@ void QueuePair::reset() {
     base::set_shared(by_number_, false);
 }
 
-bool QueuePair::wants_link() {
-    const base::Lock lock{group_->mutex()};
-    return state_.now() == ConnectionState::Idle && by_number_.load(std::memory_order_relaxed) && !going_;
-}
-
 // Is called when a request was posted that may have no link. It may have left before the link was lost.
 void QueuePair::requests_wait() {
     if (!waits_to_send()) {
@@ -233,12 +228,16 @@ void QueuePair::fail_after_tries() {
     }
 }
 
-void QueuePair::nobody_answers() {
-    const base::Lock lock{group_->mutex()};
+bool QueuePair::nobody_answers() {
+    if (!group_->mutex().try_lock()) {
+        return false;
+    }
+    const base::Lock lock{group_->mutex(), base::adopt};
     if (state_.now() == ConnectionState::Idle && waits_to_send()) {
         BASE_LOG_PEER(Warning, "nobody answers queue pair 0x%06x", qp_base.qp_num);
         end_unanswered();
     }
+    return true;
 }
 
 // Nothing ends an unreliable queue pair: its requests are lost on the way.

@@ -22,6 +22,7 @@
 
 // These come last, because they assert.
 #include "device.hpp"
+#include "make_ready.hpp"
 #include "own_network.hpp"
 
 namespace {
@@ -72,35 +73,7 @@ struct Numbered {
         assert_int_equal(softrdma_ibv_destroy_qp(qp), 0);
         qp = create(IBV_QPT_UC);
     }
-    void make_ready(std::uint32_t peers_number) const { make_ready(qp, peers_number); }
-    static void make_ready(ibv_qp *of, std::uint32_t peers_number) {
-        ibv_qp_attr attributes{};
-        attributes.qp_state = IBV_QPS_INIT;
-        attributes.port_num = 1;
-        assert_int_equal(softrdma_ibv_modify_qp(of, &attributes, IBV_QP_STATE | IBV_QP_PORT), 0);
-        attributes.qp_state = IBV_QPS_RTR;
-        attributes.path_mtu = IBV_MTU_1024;
-        attributes.dest_qp_num = peers_number;
-        attributes.ah_attr.is_global = 1;
-        attributes.ah_attr.port_num = 1;
-        attributes.ah_attr.grh.dgid.raw[10] = attributes.ah_attr.grh.dgid.raw[11] = 0xff;
-        attributes.ah_attr.grh.dgid.raw[12] = 127;
-        attributes.ah_attr.grh.dgid.raw[15] = 1;
-        const bool reliable = of->qp_type != IBV_QPT_UC;
-        assert_int_equal(softrdma_ibv_modify_qp(
-                             of, &attributes,
-                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                 (reliable ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0)),
-                         0);
-        attributes.qp_state = IBV_QPS_RTS;
-        attributes.timeout = 1;
-        assert_int_equal(softrdma_ibv_modify_qp(of, &attributes,
-                                                IBV_QP_STATE | IBV_QP_SQ_PSN |
-                                                    (reliable ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                                                    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
-                                                              : 0)),
-                         0);
-    }
+    void make_ready(std::uint32_t peers_number) const { test::make_ready(qp, peers_number); }
     void post_send() const { post_send(qp); }
     static void post_send(ibv_qp *to) {
         ibv_send_wr request{};
@@ -484,9 +457,9 @@ void types_of_xrc_meet_their_opposites(Numbered &ends) {
     assert_non_null(receiver);
     ibv_qp *const one = ends.create(IBV_QPT_XRC_SEND);
     ibv_qp *const two = ends.create(IBV_QPT_XRC_SEND);
-    Numbered::make_ready(one, two->qp_num);
-    Numbered::make_ready(two, one->qp_num);
-    Numbered::make_ready(receiver, ends.qp->qp_num);
+    test::make_ready(one, two->qp_num);
+    test::make_ready(two, one->qp_num);
+    test::make_ready(receiver, ends.qp->qp_num);
     ends.make_ready(receiver->qp_num);
     for (ibv_qp *const qp : {one, two, ends.qp}) {
         Numbered::post_send(qp);

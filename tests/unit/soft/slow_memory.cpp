@@ -13,10 +13,12 @@
 #include <thread>
 
 #include "base/fd.hpp"
+#include "soft/wire/by_number.hpp"
 #include "soft/wire/rdmap.hpp"
 
-// This comes last, because it asserts.
+// These come last, because they assert.
 #include "device.hpp"
+#include "make_ready.hpp"
 
 namespace {
 
@@ -258,6 +260,75 @@ void a_listener_places_no_payload(void **) {
     }
 }
 
+// A queue pair by number of a completion queue, whose peer listens where its number says.
+class Numbered {
+public:
+    Numbered(const Device &device, ibv_cq *cq) : number{std::uint32_t{1} << 16 | peer.listen()} {
+        ibv_qp_init_attr attributes{};
+        attributes.send_cq = attributes.recv_cq = cq;
+        attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 1;
+        attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
+        attributes.qp_type = IBV_QPT_RC;
+        qp = softrdma_ibv_create_qp(device.mr->pd, &attributes);
+        assert_non_null(qp);
+    }
+    ~Numbered() { (void)softrdma_ibv_destroy_qp(qp); }
+    Numbered(const Numbered &) = delete;
+    Numbered &operator=(const Numbered &) = delete;
+
+    // Answers the request that the device made when the queue pair became ready.
+    void answer() {
+        peer.accept();
+        (void)peer.receive_frame(MpaRole::Request);
+        MpaFrame reply = promising;
+        reply.role = MpaRole::Reply;
+        peer.send_frame(reply);
+    }
+    void expect_first_fpdu() { assert_true(peer.receive_fpdu().segment.opcode == Opcode::Write); }
+
+    Peer peer;
+    const std::uint32_t number;
+    ibv_qp *qp = nullptr;
+};
+
+// A request that names the connection that waits is refused at once. A link for another queue pair of its
+// completion queue waits, and no other queue pair by number does.
+void connecting_by_number_does_not_wait(void **) {
+    Device device;
+    const Missing memory{device};
+    ibv_cq *const other = softrdma_ibv_create_cq(device.cq->context, 16, nullptr, nullptr, 0);
+    assert_non_null(other);
+    {
+        Numbered slow{device, device.cq};
+        Numbered beside{device, device.cq};
+        Numbered apart{device, other};
+        test::make_ready(slow.qp, slow.number);
+        test::make_ready(beside.qp, beside.number);
+        slow.answer();
+        slow.expect_first_fpdu();
+        slow.peer.send(
+            fpdu({.opcode = Opcode::Write, .stag = memory.key(), .offset = memory.address()}, pattern(8, 3)));
+        memory.expect_waiter();
+
+        Peer again;
+        again.connect(static_cast<std::uint16_t>(slow.qp->qp_num));
+        const auto names = encode(QueuePairNames{.destination = slow.qp->qp_num, .source = slow.number});
+        MpaFrame request = promising;
+        request.private_data = names;
+        again.send_frame(request);
+        assert_true(again.receive_frame(MpaRole::Reply).mpa.reject);
+
+        beside.answer();
+        test::make_ready(apart.qp, apart.number);
+        apart.answer();
+        apart.expect_first_fpdu();
+        assert_true(beside.peer.silent());
+        memory.bring(Bytes(page));
+        beside.expect_first_fpdu();
+    }
+    (void)softrdma_ibv_destroy_cq(other);
+}
+
 }  // namespace
 
 int main() {
@@ -272,6 +343,7 @@ int main() {
         cmocka_unit_test(its_end_waits),
         cmocka_unit_test(a_listener_does_not_wait),
         cmocka_unit_test(a_listener_places_no_payload),
+        cmocka_unit_test(connecting_by_number_does_not_wait),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
