@@ -74,6 +74,7 @@ public:
 
     // ---- TakesReceives ----
     void receives_posted() override;
+    void receives_came() override;
     [[nodiscard]] const std::shared_ptr<Group> &group() const override { return group_; }
 
     // ---- connection manager ----
@@ -207,6 +208,7 @@ private:
     std::atomic<bool> by_number_{false};    // the program connects it by number; changed with changes_
     std::atomic<int> handles_{1};
     ConnectionStateCell state_;
+    std::atomic<bool> receives_came_{false};  // of the shared queue
     std::atomic<int> end_error_{0};
 
     Placed placed_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // soft/connected/queue_pair: the turns of a queue pair, in which its connection goes on: when its link is
 // ready, when its deadline has passed, when receives were posted, or when a worker has finished.
+#include "soft/connected/queue_pair.hpp"
+
 #include <chrono>
 #include <thread>
 
-#include "soft/connected/queue_pair.hpp"
+#include "base/shared_value.hpp"
 
 namespace soft {
 
@@ -13,6 +15,13 @@ namespace soft {
     if (!connected()) {
         drain();
         return;
+    }
+    if (receives_came_.load(std::memory_order_relaxed)) [[unlikely]] {
+        base::set_shared(receives_came_, false);
+        receives_posted();
+        if (!connected()) {
+            return;
+        }
     }
     if (receiver_.parked()) {
         // A sender may have found the link broken, and asked for reading.
@@ -122,7 +131,7 @@ bool QueuePair::look_for_first_fpdu(base::Clock::time_point until, WithoutFpdu t
                 BASE_LOG_PEER(Warning,
                               "no connection with %s: no first FPDU, and too many others wait with theirs",
                               access_.text().c_str());
-                end(Broken{.by = Broken::By::Silence});
+                end(Broken{.by = EndReason::Silence});
             }
             return true;
         }
@@ -149,6 +158,12 @@ void QueuePair::receives_posted() {
     } else {
         inbox_.leave_line();
     }
+}
+
+// The group has this as a source: a queue pair leaves the line first.
+void QueuePair::receives_came() {
+    base::set_shared(receives_came_, true);
+    (void)group_->tell_held(*this);  // when the process ends, nobody waits for the receive
 }
 
 // Is called without a lock, by a worker or the thread that sleeps for a direct flush, when the bytes are

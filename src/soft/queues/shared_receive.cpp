@@ -123,32 +123,31 @@ int SharedReceiveQueue::post(ibv_recv_wr *request, ibv_recv_wr **bad) {
     return error;
 }
 
-// Serves the queue pairs in their order while there are receives. The first in line keeps its place until it
-// takes a receive, so that no later one is served before it. A queue pair leaves the line with its group
-// locked. So a queue pair that is still in line when this thread has its group's lock stays there as long as
-// the lock is held.
+// Serves the queue pairs in their order while there are receives for them.
 void SharedReceiveQueue::serve_waiters() {
-    while (true) {
-        Waiter waiter;
-        {
-            const base::Lock lock{mutex_};
-            if (waiters_.empty() || posted_.size() == 0) {
-                return;
-            }
-            waiter = waiters_.front();
-        }
-        const base::Lock serving{waiter.group->mutex()};
-        if (is_first(waiter)) {
-            waiter.taker->receives_posted();
-        }
+    std::size_t passed = 0;
+    while (const auto waiter = lock_next(passed)) {
+        waiter->group->mutex().assert_held();
+        const base::Lock serving{waiter->group->mutex(), base::adopt};
+        waiter->taker->receives_posted();
     }
 }
 
-// The group is compared too, because another queue pair, with another group, may have the same address by
-// now.
-bool SharedReceiveQueue::is_first(const Waiter &waiter) {
+// Returns the next one in line, with its group locked. Another thread may serve the group of one, and wait
+// there for a page of memory. That one keeps its place and a receive, which its own thread gives it, and the
+// others are served. A queue pair leaves the line with its group locked, so the one that is returned stays in
+// line as long as the lock is held.
+std::optional<SharedReceiveQueue::Waiter> SharedReceiveQueue::lock_next(std::size_t &passed)
+    RPMA_THREAD_SAFETY(no_thread_safety_analysis) {
     const base::Lock lock{mutex_};
-    return !waiters_.empty() && waiters_.front() == waiter;
+    for (; passed < std::min(waiters_.size(), posted_.size()); ++passed) {
+        const Waiter &waiter = waiters_[passed];
+        if (waiter.group->mutex().try_lock()) {
+            return waiter;
+        }
+        waiter.taker->receives_came();
+    }
+    return std::nullopt;
 }
 
 int SharedReceiveQueue::modify(const ibv_srq_attr &attributes, int mask) {
@@ -191,15 +190,15 @@ void SharedReceiveQueue::attach() {
 bool SharedReceiveQueue::take(Receive &receive, TakesReceives &taker) {
     const base::Lock lock{mutex_};
     const auto place = std::ranges::find(waiters_, &taker, &Waiter::taker);
-    // When others are before it, one of them is about to be served: the thread that posts goes on while there
-    // are waiters and receives.
-    if (place != waiters_.begin() || !posted_.pop(receive)) {
+    // Those before it are about to be served, one receive each.
+    const auto before = static_cast<std::size_t>(place - waiters_.begin());
+    if (posted_.size() <= before || !posted_.pop(receive)) {
         if (place == waiters_.end()) {
             waiters_.push_back({.taker = &taker, .group = taker.group()});
         }
         return false;
     }
-    if (!waiters_.empty()) {
+    if (place != waiters_.end()) {
         waiters_.erase(place);
     }
     if (posted_.size() < limit_) {
@@ -211,7 +210,16 @@ bool SharedReceiveQueue::take(Receive &receive, TakesReceives &taker) {
 
 void SharedReceiveQueue::forget(TakesReceives &taker) {
     const base::Lock lock{mutex_};
-    std::erase_if(waiters_, [&](const Waiter &waiter) { return waiter.taker == &taker; });
+    const auto place = std::ranges::find(waiters_, &taker, &Waiter::taker);
+    if (place == waiters_.end()) {
+        return;
+    }
+    const auto next = static_cast<std::size_t>(waiters_.erase(place) - waiters_.begin());
+    // When a receive was for it, that one is for the first who had none.
+    const std::size_t receives = posted_.size();
+    if (next < receives && receives <= waiters_.size()) {
+        waiters_[receives - 1].taker->receives_came();
+    }
 }
 
 }  // namespace soft

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,12 @@ namespace soft {
 // A connection that takes receives of a shared queue.
 class TakesReceives {
 public:
-    // Is called when there are receives again and this one is the first in line. It takes one, or leaves the
+    // Is called when there is a receive again for this one, which stands in line. It takes one, or leaves the
     // line when it takes none any more. The caller holds its group's lock.
     virtual void receives_posted() = 0;
+    // Is called in place of that when another thread serves the group. The next turn calls receives_posted().
+    // It stands in line, and the caller holds a lock with which it stays there.
+    virtual void receives_came() = 0;
     [[nodiscard]] virtual const std::shared_ptr<Group> &group() const = 0;
 
 protected:
@@ -57,12 +61,12 @@ public:
     [[nodiscard]] std::size_t max_sge() const { return max_sge_; }
     void attach() EXCLUDES(mutex_);
     void detach() { users.fetch_sub(1, std::memory_order_release); }
-    // Takes the oldest receive, for a queue pair whose group the caller has locked. When there is none, or
-    // others wait for it, the queue pair stands in line, and receives_posted() is called when it is the
-    // first.
+    // Takes the oldest receive, for a queue pair whose group the caller has locked. When there are no more
+    // than others wait for before it, the queue pair stands in line, and receives_posted() is called when
+    // there is one for it.
     [[nodiscard]] bool take(Receive &receive, TakesReceives &taker);
-    // Removes a queue pair from the line. Its connection has ended, or it is to be destroyed; the caller has
-    // locked its group.
+    // Removes a queue pair from the line, before it leaves its group. Its connection has ended, or it is to
+    // be destroyed; the caller has locked its group.
     void forget(TakesReceives &taker);
     // ---- one of an XRC domain ----
     // Returns its number; 0 when it is none.
@@ -80,8 +84,6 @@ private:
     struct Waiter {
         TakesReceives *taker;
         std::shared_ptr<Group> group;
-
-        friend bool operator==(const Waiter &, const Waiter &) = default;
     };
     // The place in an XRC domain. Polling a completion frees nothing.
     struct Xrc final : Completing {
@@ -98,11 +100,11 @@ private:
     void join(XrcHandle &xrcd, CompletionQueue &completions);
     void leave_xrc();
     void serve_waiters() EXCLUDES(mutex_);
-    [[nodiscard]] bool is_first(const Waiter &waiter) EXCLUDES(mutex_);
+    [[nodiscard]] std::optional<Waiter> lock_next(std::size_t &passed) EXCLUDES(mutex_);
 
     const std::size_t max_sge_;
     std::unique_ptr<Xrc> xrc_;  // null when it is no queue of an XRC domain
-    base::Mutex mutex_;         // taken with a group's lock held, never the other way round
+    base::Mutex mutex_;         // taken with a group's lock held; with it, a group's lock is only tried
     PostedReceives posted_ GUARDED_BY(mutex_);
     std::vector<Waiter> waiters_
         GUARDED_BY(mutex_);  // the line, of connected queue pairs; the one that has waited longest is first

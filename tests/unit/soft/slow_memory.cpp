@@ -329,6 +329,50 @@ void connecting_by_number_does_not_wait(void **) {
     (void)softrdma_ibv_destroy_cq(other);
 }
 
+// The connection that waits stands first in line of a shared receive queue. It keeps one receive, and those
+// behind it with other completion queues take theirs.
+void a_shared_receive_queue_does_not_wait(void **) {
+    Device device;
+    const Missing memory{device};
+    ibv_srq_init_attr attributes{};
+    attributes.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+    device.srq = softrdma_ibv_create_srq(device.mr->pd, &attributes);
+    assert_non_null(device.srq);
+    const auto post = [&](std::uint64_t wr_id) {
+        ibv_sge place = device.sge(0, 64);
+        ibv_recv_wr request{};
+        request.wr_id = wr_id;
+        request.sg_list = &place;
+        request.num_sge = 1;
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
+    };
+    const Bytes message = fpdu({.opcode = Opcode::Send, .msn = 1}, pattern(8, 1));
+    Peer slow;
+    Peer other;
+    rdma_cm_id *const waits = device.establish(slow, promising);
+    slow.send(message);
+    slow.send(
+        fpdu({.opcode = Opcode::Write, .stag = memory.key(), .offset = memory.address()}, pattern(8, 3)));
+    memory.expect_waiter();
+    {
+        const OtherQueue queue{device};
+        rdma_cm_id *const behind = device.establish(other, promising);
+        other.send(message);
+        device.work_until_read(other);
+        post(1);
+        assert_false(device.has_completion());
+        post(2);
+        (void)device.next_completion();
+        device.close(behind);
+    }
+    memory.bring(Bytes(page));
+    (void)device.next_completion();
+    device.close(waits);
+    (void)softrdma_ibv_destroy_srq(device.srq);
+    device.srq = nullptr;
+}
+
 }  // namespace
 
 int main() {
@@ -344,6 +388,7 @@ int main() {
         cmocka_unit_test(a_listener_does_not_wait),
         cmocka_unit_test(a_listener_places_no_payload),
         cmocka_unit_test(connecting_by_number_does_not_wait),
+        cmocka_unit_test(a_shared_receive_queue_does_not_wait),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }
