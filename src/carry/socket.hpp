@@ -396,6 +396,10 @@ private:
         int rung;                        // grows with each message that needed a doorbell
         std::uint32_t rung_for;          // the sleep of the receiver that the last doorbell was for
         bool rings_once;                 // a receiver may have gone to sleep before there was a link
+        // Whether bytes are being put, and the counts before that: the process may be killed meanwhile.
+        std::atomic<bool> moves;
+        std::uint64_t count_before;
+        std::uint64_t put_before;
     };
     struct In {
         Count count;
@@ -409,6 +413,10 @@ private:
         std::uint64_t
             unexplained;  // what had been read when a byte was found first that the copy does not explain
         std::int64_t unexplained_at;  // when that was (base::Clock); 0: never
+        // As in Out, of bytes that are being taken out of the ring.
+        std::atomic<bool> moves;
+        std::uint64_t count_before;
+        std::uint64_t taken_before;
     };
 
     static constexpr std::uint32_t of_the_others = 1;

@@ -2,6 +2,7 @@
 // carry/socket: taking a link, and going back to TCP.
 #include <linux/sockios.h>
 #include <linux/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -69,23 +70,20 @@ bool Socket::kernel_agrees(int fd) const {
 }
 
 // The kernel counts the end of the peer's bytes as one. After the ends of both, or a reset, it does not say
-// whether it has.
+// whether it has; and it counts the bytes that are unread up to urgent data.
 std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
     constexpr unsigned closed =
         7;  // TCP_CLOSE of <netinet/tcp.h>, and TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING
-    constexpr unsigned ends = 1U << closed | 1U << 8 | 1U << 9 | 1U << 11;
+    constexpr unsigned ends = 1U << 8 | 1U << 9 | 1U << 11;
     const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4 && (events_now(fd, POLLPRI) & POLLPRI) == 0; ++i) {
         const auto before = info_of(fd);
         const int unread = waiting_bytes(fd, SIOCINQ);
         const auto after = info_of(fd);
         if (before && after && unread >= 0 && before->tcpi_bytes_received == after->tcpi_bytes_received &&
-            before->tcpi_state == after->tcpi_state) {
-            const auto more = static_cast<std::int64_t>(after->tcpi_bytes_received -
-                                                        static_cast<unsigned>(unread) - counted);
-            const bool has_end =
-                (ends >> after->tcpi_state & 1U) != 0 && (after->tcpi_state != closed || more > 0);
-            return more - (has_end ? 1 : 0);
+            before->tcpi_state == after->tcpi_state && after->tcpi_state != closed) {
+            return static_cast<std::int64_t>(after->tcpi_bytes_received - static_cast<unsigned>(unread) -
+                                             (ends >> after->tcpi_state & 1U) - counted);
         }
     }
     return std::nullopt;
@@ -106,43 +104,42 @@ std::optional<std::int64_t> Socket::uncounted_out(int fd) const {
     return std::nullopt;
 }
 
-// That process may have taken bytes, out of the kernel's socket or out of the ring, which it has not counted,
-// or have counted some of the ring that are there still. Doorbells come before the bytes of a turn in TCP. A
+// That process may have taken doorbells, or bytes of a turn in TCP behind them, which it has not counted. A
 // copy that does not read has counts of its own.
 void Socket::count_in(int fd) {
     if (!is_linked() || is_mirrored() || !is_reader()) {
         return;
     }
+    if (in_.moves.exchange(false)) {
+        in_.count = in_.count_before + (in_.taken - in_.taken_before);
+    }
     Direction &direction = from_peer();
     direction.turns_read = in_.turn;
     direction.taken = in_.taken.load();
-    const std::int64_t uncounted = uncounted_in(fd).value_or(0);
+    const std::int64_t uncounted = std::max<std::int64_t>(uncounted_in(fd).value_or(0), 0);
     const std::uint64_t bells = is_in_ring(in_.turn)
                                     ? peers_doorbells()
                                     : direction.turns[in_.turn % Direction::most_turns].doorbells.load();
     const auto undropped = static_cast<std::int64_t>(bells - std::min<std::uint64_t>(bells, in_.dropped));
-    const std::int64_t dropped = std::clamp<std::int64_t>(uncounted, 0, undropped);
-    if (is_in_ring(in_.turn) && uncounted > dropped) {
-        give_up(fd);
-        return;
-    }
+    const std::int64_t dropped = std::min(uncounted, undropped);
     in_.dropped += static_cast<std::uint64_t>(dropped);
-    in_.count += static_cast<std::uint64_t>(uncounted - dropped);
+    if (!is_in_ring(in_.turn)) {
+        in_.count += static_cast<std::uint64_t>(uncounted - dropped);
+    }
 }
 
-// The ring has all that it put there. It may have counted a doorbell that it has not sent, or have been about
-// to ring for a sleep.
+// That process may have put bytes that it has not counted, may have counted a doorbell that it has not sent,
+// or may have been about to ring for a sleep.
 void Socket::count_out(int fd) {
     if (is_mirrored()) {
         return;
     }
-    const std::uint64_t put = to_peer().put & ~Direction::refused;
-    const std::uint64_t doorbells = to_peer().doorbells & ~Direction::refused;
-    if (put - out_.put <= Direction::ring_bytes && doorbells - out_.doorbells <= 1) {
-        out_.count += put - out_.put;
+    if (out_.moves.exchange(false)) {
+        const std::uint64_t put = to_peer().put & ~Direction::refused;
+        out_.count = out_.count_before + (put - out_.put_before);
         out_.put = put;
-        out_.doorbells = doorbells;
     }
+    out_.doorbells = to_peer().doorbells & ~Direction::refused;
     out_.rings_once = true;
     const std::int64_t uncounted = uncounted_out(fd).value_or(0);
     if (uncounted > 0) {

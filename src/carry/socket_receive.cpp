@@ -380,9 +380,13 @@ std::size_t Socket::take(int fd, Parts parts, std::size_t skip, int flags) {
         return 0;
     }
     copy_from_ring(parts, skip, bytes, flags);
+    in_.count_before = in_.count;
+    in_.taken_before = in_.taken;
+    in_.moves.store(true, std::memory_order_release);
     in_.count.fetch_add(bytes, std::memory_order_relaxed);
     in_.taken.store(in_.taken + bytes, std::memory_order_relaxed);
     from_peer().taken.store(in_.taken, std::memory_order_release);
+    in_.moves.store(false, std::memory_order_release);
     // A process that is killed with a doorbell in its socket would reset the connection.
     if (in_.dropped != peers_doorbells() && in_ring(in_.turn) == 0) {
         (void)drop_all_doorbells(fd);

@@ -248,12 +248,17 @@ std::size_t Socket::put_once(Parts parts, std::size_t skip, std::size_t bytes) {
     if (size == 0) {
         return 0;
     }
+    out_.count_before = out_.count;
+    out_.put_before = put;
+    out_.moves.store(true, std::memory_order_release);
     if (direction.refuses != 0 || !direction.put.compare_exchange_strong(put, put + size)) {
+        out_.moves.store(false, std::memory_order_relaxed);
         out_.stays_in_tcp = true;  // the receiver refuses more
         return 0;
     }
     out_.put.store(put + size, std::memory_order_seq_cst);
     out_.count.fetch_add(size, std::memory_order_relaxed);
+    out_.moves.store(false, std::memory_order_release);
     push();
     return size;
 }
