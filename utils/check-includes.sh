@@ -46,7 +46,7 @@ cli/run:        cli
 examples:       librpma.h softrdma.h rpma.hpp rpma/rsocket.h rdma
 '
 # soft/wire is pure: no I/O, no clock, no threads.
-impure='^(sys/|netinet/|arpa/|unistd\.h|fcntl\.h|poll\.h|time\.h|stdio\.h|chrono|ctime|cstdio|iostream|fstream|filesystem|thread|mutex|atomic|base/(clock|fd|log)\.hpp)'
+impure='^(sys/|netinet/|arpa/|unistd[.]h|fcntl[.]h|poll[.]h|time[.]h|stdio[.]h|chrono|ctime|cstdio|iostream|fstream|filesystem|thread|mutex|atomic|base/(clock|fd|log)[.]hpp)'
 
 cd "$tree"
 [ -d src ] || { echo "check-includes: $tree has no src/" >&2; exit 2; }
