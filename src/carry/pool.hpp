@@ -24,8 +24,12 @@ struct Allocator {
     Allocator() = default;
     template <typename Other>
     explicit(false) Allocator(const Allocator<Other> & /*other*/) {}
+    // NOLINTBEGIN(bugprone-sizeof-expression): containers have pointers too
     [[nodiscard]] T *allocate(std::size_t count) { return static_cast<T *>(take(count * sizeof(T))); }
-    void deallocate(T *memory, std::size_t count) noexcept { give(memory, count * sizeof(T)); }
+    void deallocate(T *memory, std::size_t count) noexcept {
+        give(static_cast<void *>(memory), count * sizeof(T));
+    }
+    // NOLINTEND(bugprone-sizeof-expression)
     template <typename Other>
     bool operator==(const Allocator<Other> & /*other*/) const {
         return true;

@@ -49,7 +49,8 @@ public:
     }
     // The Socket ends.
     void renew() { calls_ = ((calls_ >> 32) + 1) << 32; }
-    [[nodiscard]] bool any() const { return static_cast<std::uint32_t>(calls_.load()) != 0; }
+    [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(calls_.load()); }
+    [[nodiscard]] bool any() const { return count() != 0; }
     // A wait has found that the present calls take long. Those that begin later count until they end.
     void note_late() { late_ = calls_.load(); }
     [[nodiscard]] bool any_but_late() const {
@@ -377,6 +378,16 @@ private:
     private:
         const Section section_;
     };
+    // The same of Out, for a thread that has begun so many calls of the kernel's.
+    class OutSection {
+    public:
+        explicit OutSection(Socket &socket, std::uint32_t own_calls = 0) : section_{socket.locks().out} {
+            socket.recover_out(own_calls);
+        }
+
+    private:
+        const Section section_;
+    };
     using Count = std::atomic<std::uint64_t>;
     // Says why a call that receives has nothing: the end, or an error.
     struct Nothing {
@@ -516,15 +527,20 @@ private:
     [[nodiscard]] bool kernel_agrees(int fd) const;
     // Returns by how much the kernel counts more than this library; nullopt where that is not known.
     [[nodiscard]] std::optional<std::int64_t> uncounted_in(int fd) const;
-    [[nodiscard]] std::optional<std::int64_t> uncounted_out(int fd) const;
+    [[nodiscard]] std::optional<std::int64_t> uncounted_out(int fd, std::uint32_t own_calls) const;
     // The thread has the lock. When a process was killed that had it, what it has not counted is counted.
     void recover_in(int fd) {
         if (fd >= 0 && locks().in.has_lost_owner()) [[unlikely]] {
             count_in(fd);
         }
     }
+    void recover_out(std::uint32_t own_calls) {
+        if (locks().out.has_lost_owner()) [[unlikely]] {
+            count_out(own_calls);
+        }
+    }
     void count_in(int fd);
-    void count_out(int fd);
+    void count_out(std::uint32_t own_calls);
     void keep(int error);
     [[nodiscard]] int take_error_of_receive();
     [[nodiscard]] bool fails_with_kept_error();

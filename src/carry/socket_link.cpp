@@ -90,9 +90,9 @@ std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
 }
 
 // Another process may be sending by the kernel alone, which counts that later.
-std::optional<std::int64_t> Socket::uncounted_out(int fd) const {
+std::optional<std::int64_t> Socket::uncounted_out(int fd, std::uint32_t own_calls) const {
     const std::uint64_t counted = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
-    for (int i = 0; i < 4 && !locks().sending.any() && !may_end_; ++i) {
+    for (int i = 0; i < 4 && locks().sending.count() == own_calls && !may_end_; ++i) {
         const auto before = info_of(fd);
         const int unacknowledged = waiting_bytes(fd, SIOCOUTQ);
         const auto after = info_of(fd);
@@ -130,10 +130,11 @@ void Socket::count_in(int fd) {
 
 // That process may have put bytes that it has not counted, may have counted a doorbell that it has not sent,
 // or may have been about to ring for a sleep.
-void Socket::count_out(int fd) {
-    if (is_mirrored()) {
+void Socket::count_out(std::uint32_t own_calls) {
+    if (!is_linked() || is_mirrored()) {
         return;
     }
+    const int fd = descriptor(-1);
     if (out_.moves.exchange(false)) {
         const std::uint64_t put = to_peer().put & ~Direction::refused;
         out_.count = out_.count_before + (put - out_.put_before);
@@ -141,7 +142,7 @@ void Socket::count_out(int fd) {
     }
     out_.doorbells = to_peer().doorbells & ~Direction::refused;
     out_.rings_once = true;
-    const std::int64_t uncounted = uncounted_out(fd).value_or(0);
+    const std::int64_t uncounted = uncounted_out(fd, own_calls).value_or(0);
     if (uncounted > 0) {
         out_.count += static_cast<std::uint64_t>(uncounted);
     } else if (uncounted == -1) {
@@ -189,7 +190,7 @@ void Socket::leave_with_peer(int fd) {
         return;
     }
     if (left.leaves[side_] == 0) {
-        const Section section{locks().out};
+        const OutSection section{*this};
         leave("the other end came back");
     }
     bool is_left = false;
@@ -245,7 +246,7 @@ void Socket::take_link(Link &link) {
 void Socket::send_in_tcp_for_good(const char *why) {
     will_stay(why);
     if (is_linked()) {
-        const Section section{locks().out};
+        const OutSection section{*this};
         leave_ring();
         out_.stays_in_tcp = true;
     }

@@ -128,7 +128,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
             return static_cast<ssize_t>(done);
         }
         if (is_of_another_copy) {  // or this one has read all of the ring
-            PartsFrom rest{parts, done, bytes - done};
+            const PartsFrom rest{parts, done, bytes - done};
             const ssize_t more = receive_linked(fd, rest.get(), flags);
             return done == 0 ? more : static_cast<ssize_t>(done) + std::max<ssize_t>(more, 0);
         }

@@ -52,13 +52,10 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
     }
     leave_with_peer(fd);
     {
-        const Section section{locks().out};
+        const OutSection section{*this};
         fd = descriptor(fd);
         if (fd < 0) {
             return not_begun;
-        }
-        if (locks().out.has_lost_owner()) [[unlikely]] {
-            count_out(fd);
         }
         if ((flags & ~carried) == 0 && bytes != 0 && are_in_memory(parts)) {
             if (!is_in_ring(out_.turn)) {
@@ -115,7 +112,7 @@ ssize_t Socket::send_linked(int fd, Parts parts, int flags) {
 // The receiver does not count the byte. Returns false, with EAGAIN, when the call would have to wait.
 bool Socket::begin_urgent(int flags) {
     if (is_linked() && ((flags & MSG_DONTWAIT) != 0 || !blocks())) {
-        const Section section{locks().out};
+        const OutSection section{*this};
         if (!tries_to_leave_ring()) {
             return false;
         }
@@ -128,7 +125,7 @@ bool Socket::begin_urgent(int flags) {
 bool Socket::begin_kernels_send() {
     if (is_linked()) {
         const Inside inside{*this};
-        const Section section{locks().out};
+        const OutSection section{*this, 1};
         bool may_send = (blocks() || tries_to_leave_ring()) && !fails_with_kept_error();
         if (may_send) {
             leave_ring();
