@@ -730,8 +730,21 @@ Hot hot_of(const Set &set) {
     return hot;
 }
 
+// A filter of system calls may allow only the older ones, which count milliseconds.
 int wait_in_kernel(int epoll, std::span<epoll_event> events, const timespec *timeout, const sigset_t *mask) {
-    return LIBC(epoll_pwait2)(epoll, events.data(), static_cast<int>(events.size()), timeout, mask);
+    const auto size = static_cast<int>(events.size());
+    if (makes_own_calls) {
+        return LIBC(epoll_pwait2)(epoll, events.data(), size, timeout, mask);
+    }
+    const auto time =
+        timeout != nullptr
+            ? std::chrono::ceil<std::chrono::milliseconds>(std::chrono::seconds{timeout->tv_sec} +
+                                                           std::chrono::nanoseconds{timeout->tv_nsec})
+                  .count()
+            : -1;
+    const auto milliseconds = static_cast<int>(std::min<std::int64_t>(time, INT_MAX));
+    return mask == nullptr ? LIBC(epoll_wait)(epoll, events.data(), size, milliseconds)
+                           : LIBC(epoll_pwait)(epoll, events.data(), size, milliseconds, mask);
 }
 
 // One look at the rings and the kernel. Returns how many events it found, or -1.

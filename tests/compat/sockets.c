@@ -1846,7 +1846,8 @@ static void a_filter_lets_connections_go_on_and_end(void **state) {
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        const int own[] = {SYS_munmap, SYS_geteuid, SYS_mkdir, SYS_newfstatat, SYS_sched_yield, SYS_fcntl};
+        const int own[] = {SYS_munmap, SYS_geteuid,     SYS_mkdir,       SYS_newfstatat,
+                           SYS_fcntl,  SYS_sched_yield, SYS_epoll_pwait2};
         enum { calls_count = sizeof(own) / sizeof(own[0]) };
         struct sock_filter calls[calls_count + 3] = {
             BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
@@ -1864,8 +1865,12 @@ static void a_filter_lets_connections_go_on_and_end(void **state) {
         const int waiting = half_pair(&kernels);
         make_pair(linked);
         make_pair(unread);
-        bool is_right = send(unread[0], "abcd", 4, 0) == 4 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+        const int set = epoll_create1(0);
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = 1};
+        bool is_right = epoll_ctl(set, EPOLL_CTL_ADD, unread[1], &event) == 0 &&
+                        send(unread[0], "abcd", 4, 0) == 4 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
                         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+        is_right = is_right && epoll_wait(set, &event, 1, wait_ms) == 1 && event.data.u32 == 1;
         is_right = is_right && recv(unread[1], bytes, 4, 0) == 4 && memcmp(bytes, "abcd", 4) == 0;
         for (int i = 0; is_right && i < 2; ++i) {
             const int *const ends = i == 0 ? linked : unread;
