@@ -103,6 +103,15 @@ void deliver_kept(Thread &thread) {
     errno = error;
 }
 
+void let_run_in_child() {
+    Thread &thread = of_thread;
+    if (--thread.held == 0 && std::exchange(thread.has_kept, false)) {
+        const int error = errno;
+        LIBC(syscall)(SYS_rt_sigprocmask, SIG_SETMASK, &thread.mask, nullptr, sizeof(thread.mask));
+        errno = error;
+    }
+}
+
 // A child of vfork(2) has its parent's memory, but handlers of its own. It sets them at the kernel.
 int set(int signal, const struct sigaction *wanted, struct sigaction *before) {
     if (!is_signal(signal)) {

@@ -51,7 +51,24 @@ struct Thread {
 // The dynamic linker makes it with the thread, so a handler that is the first to use it allocates nothing.
 [[gnu::tls_model("initial-exec")]] inline thread_local constinit Thread of_thread;
 
+// From hold() to let_run() this thread runs no handler but those of faults: HeldSignals. Not noexcept: the
+// handler may end the thread.
 void deliver_kept(Thread &thread);
+inline void hold() {
+    ++of_thread.held;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+inline void let_run() {
+    Thread &thread = of_thread;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    const bool is_last = --thread.held == 0;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (is_last && thread.has_kept) {
+        deliver_kept(thread);
+    }
+}
+// The same in a forked child: the signal is its parent's.
+void let_run_in_child();
 
 // Returns whether the caller may be a handler, which may have interrupted malloc(3). A handler that was left
 // by longjmp(3) has not returned; most callers stand above its place in the stack then.
@@ -77,20 +94,8 @@ private:
 // cancellation points.
 class HeldSignals {
 public:
-    HeldSignals() {
-        ++handlers::of_thread.held;
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-    }
-    // Not noexcept: the handler may end the thread.
-    ~HeldSignals() noexcept(false) {
-        handlers::Thread &thread = handlers::of_thread;
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        const bool is_last = --thread.held == 0;
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        if (is_last && thread.has_kept) {
-            handlers::deliver_kept(thread);
-        }
-    }
+    HeldSignals() { handlers::hold(); }
+    ~HeldSignals() noexcept(false) { handlers::let_run(); }
     HeldSignals(const HeldSignals &) = delete;
     HeldSignals &operator=(const HeldSignals &) = delete;
 };

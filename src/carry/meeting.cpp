@@ -341,10 +341,23 @@ void *table_of(uid_t user, std::size_t bytes) {
 // Held while a thread maps a link, and during a fork: a child has the links that its parent's Sockets have.
 constinit base::LastingMutex mapping;
 
+// It takes the first lock of these rooms. A handler that runs while a thread forks would wait for them.
 const base::ForkHook whole_links_after_forks{base::ForkLevel::CarryLinks,
-                                             {.before = [] { mapping.take(); },
-                                              .after_in_parent = [] { mapping.leave(); },
-                                              .after_in_child = [] { mapping.leave(); }}};
+                                             {.before =
+                                                  [] {
+                                                      handlers::hold();
+                                                      mapping.take();
+                                                  },
+                                              .after_in_parent =
+                                                  [] {
+                                                      mapping.leave();
+                                                      handlers::let_run();
+                                                  },
+                                              .after_in_child =
+                                                  [] {
+                                                      mapping.leave();
+                                                      handlers::let_run_in_child();
+                                                  }}};
 
 }  // namespace
 

@@ -51,7 +51,6 @@ const base::ForkHook with_the_child{base::ForkLevel::Carry,
                                          },
                                      .after_in_child =
                                          [] {
-                                             handlers::of_thread.frame = nullptr;  // it may stay there
                                              sockets.begin_as_child();
                                              changing.leave();
                                          }}};

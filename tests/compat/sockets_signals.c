@@ -722,6 +722,43 @@ static void a_copied_process_closes_its_sockets(void **state) {
     (void)alarm(0);
 }
 
+static int used_in_handler[2];
+
+static void use_in_handler(int signal) {
+    (void)signal;
+    const int error = errno;
+    char byte = '!';
+    (void)close(socket(AF_INET, SOCK_STREAM, 0));
+    (void)send(used_in_handler[0], &byte, 1, MSG_DONTWAIT);
+    (void)recv(used_in_handler[1], &byte, 1, MSG_DONTWAIT);
+    errno = error;
+}
+
+/* The kernel runs the handlers of pending signals before it forks. */
+static void a_handler_that_interrupts_a_fork_uses_sockets(void **state) {
+    (void)state;
+    enum { forks = 300 };
+    const struct itimerval often = {.it_value.tv_usec = 200, .it_interval.tv_usec = 200};
+    struct sigaction before;
+    make_pair(used_in_handler);
+    assert_int_equal(
+        sigaction(SIGALRM, &(struct sigaction){.sa_handler = use_in_handler, .sa_flags = SA_RESTART},
+                  &before),
+        0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    for (int i = 0; i < forks; ++i) {
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, NULL, 0), child);
+    }
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    close_pair(used_in_handler);
+}
+
 int main(int count, char **words) {
     in_the_memory = count > 1 && strcmp(words[1], "memory") == 0;
     const struct CMUnitTest tests[] = {
@@ -740,6 +777,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_handler_uses_the_socket_that_it_interrupts),
         cmocka_unit_test(a_handler_that_interrupts_malloc_uses_sockets),
         cmocka_unit_test(a_copied_process_closes_its_sockets),
+        cmocka_unit_test(a_handler_that_interrupts_a_fork_uses_sockets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
