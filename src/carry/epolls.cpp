@@ -277,6 +277,7 @@ bool is_disarmed_in_kernel(const Member &member) {
         int fd = -1;
         unsigned events = 0;
         unsigned long data = 0;
+        // NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that the variables have
         if (std::sscanf(&*line, "tfd: %d events: %x data: %lx", &fd, &events, &data) == 3 &&
             fd == member.fd && data == member.wanted.data.u64) {
             is_disarmed = (events & ~(EPOLLONESHOT | EPOLLET)) == 0;

@@ -168,7 +168,7 @@ template <typename Take>
 }
 
 [[gnu::hot, gnu::flatten]] int CompletionQueue::poll(int entries, ibv_wc *completions) {
-    return poll_by([=, this] { return take(entries, completions); });
+    return poll_by([this, entries, completions] { return take(entries, completions); });
 }
 
 // Is called when a poll has taken completions.
