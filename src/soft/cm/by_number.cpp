@@ -327,8 +327,8 @@ bool ByNumber::is_from_peer(const Handshake &handshake, const wire::QueuePairNam
 void ByNumber::request_arrived(Handshake &handshake, const wire::MpaFrame &request,
                                const wire::QueuePairNames &names) {
     assert_held();
-    const bool expected =
-        is_of_soft_device(request) && is_from_peer(handshake, names) && queue_pair_.wants_link();
+    const bool expected = is_of_soft_device(request) && is_from_peer(handshake, names) &&
+                          queue_pair_.wants_link() && !starting_;
     const bool ours_counts = expected && attempt_ != nullptr && comes_first();
     refused_peer_ = refused_peer_ || ours_counts;
     if (!expected || ours_counts) {

@@ -130,7 +130,13 @@ void SharedReceiveQueue::serve_waiters() {
         waiter->group->mutex().assert_held();
         const base::Lock serving{waiter->group->mutex(), base::adopt};
         waiter->taker->receives_posted();
+        passed += stands_at(passed, *waiter->taker) ? 1 : 0;  // it took none
     }
+}
+
+bool SharedReceiveQueue::stands_at(std::size_t place, const TakesReceives &taker) {
+    const base::Lock lock{mutex_};
+    return place < waiters_.size() && waiters_[place].taker == &taker;
 }
 
 // Returns the next one in line, with its group locked. Another thread may serve the group of one, and wait

@@ -101,6 +101,7 @@ private:
     void leave_xrc();
     void serve_waiters() EXCLUDES(mutex_);
     [[nodiscard]] std::optional<Waiter> lock_next(std::size_t &passed) EXCLUDES(mutex_);
+    [[nodiscard]] bool stands_at(std::size_t place, const TakesReceives &taker) EXCLUDES(mutex_);
 
     const std::size_t max_sge_;
     std::unique_ptr<Xrc> xrc_;  // null when it is no queue of an XRC domain
