@@ -72,8 +72,8 @@ bool Socket::kernel_agrees(int fd) const {
 // The kernel counts the end of the peer's bytes as one. After the ends of both, or a reset, it does not say
 // whether it has; and it counts the bytes that are unread up to urgent data.
 std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
-    constexpr unsigned closed =
-        7;  // TCP_CLOSE of <netinet/tcp.h>, and TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING
+    // States of <netinet/tcp.h>: TCP_CLOSE; TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING.
+    constexpr unsigned closed = 7;
     constexpr unsigned ends = 1U << 8 | 1U << 9 | 1U << 11;
     const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
     for (int i = 0; i < 4 && (events_now(fd, POLLPRI) & POLLPRI) == 0; ++i) {
@@ -89,7 +89,7 @@ std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
     return std::nullopt;
 }
 
-// Another process may be sending by the kernel alone, which counts that later.
+// Another process may be in the kernel's call, and counts what that sends afterwards.
 std::optional<std::int64_t> Socket::uncounted_out(int fd, std::uint32_t own_calls) const {
     const std::uint64_t counted = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
     for (int i = 0; i < 4 && locks().sending.count() == own_calls && !may_end_; ++i) {
@@ -104,8 +104,8 @@ std::optional<std::int64_t> Socket::uncounted_out(int fd, std::uint32_t own_call
     return std::nullopt;
 }
 
-// That process may have taken doorbells, or bytes of a turn in TCP behind them, which it has not counted. A
-// copy that does not read has counts of its own.
+// A process that was killed with the lock may have taken doorbells, or bytes of a turn in TCP behind them,
+// which it has not counted. A copy that does not read has counts of its own.
 void Socket::count_in(int fd) {
     if (!is_linked() || is_mirrored() || !is_reader()) {
         return;
@@ -128,8 +128,8 @@ void Socket::count_in(int fd) {
     }
 }
 
-// That process may have put bytes that it has not counted, may have counted a doorbell that it has not sent,
-// or may have been about to ring for a sleep.
+// A process that was killed with the lock may have put bytes that it has not counted, may have counted a
+// doorbell that it has not sent, or may have been about to ring for a sleep.
 void Socket::count_out(std::uint32_t own_calls) {
     if (!is_linked() || is_mirrored()) {
         return;
