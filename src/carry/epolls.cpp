@@ -138,7 +138,7 @@ struct Set {
     std::atomic<std::size_t> linked{0};
     using Key = std::pair<int, const Socket *>;
     std::map<Key, pool::Owned<Member>, std::less<>, KeyedBy<Key, pool::Owned<Member>>> members;
-    // Of those that the kernel has by their address.
+    // The kernel has the members of these by their address.
     std::unordered_set<const void *, std::hash<const void *>, std::equal_to<>, pool::Allocator<const void *>>
         names;
     // Members that were taken out. A wait of another thread may have an event of theirs.

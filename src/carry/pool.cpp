@@ -26,7 +26,7 @@ struct Free {
 constexpr unsigned sizes_count = 64;
 constinit std::array<Free *, sizes_count> free_of_size GUARDED_BY(mutex){};
 
-// What is left of the last piece that the kernel has given.
+// take() gives memory from here: the rest of the last piece that the kernel has given.
 constexpr std::size_t piece_bytes = std::size_t{64} << 10;
 constinit std::byte *piece GUARDED_BY(mutex) = nullptr;
 constinit std::size_t left_of_piece GUARDED_BY(mutex) = 0;

@@ -378,7 +378,7 @@ private:
     private:
         const Section section_;
     };
-    // The same of Out, for a thread that has begun so many calls of the kernel's.
+    // Holds the lock of Out. The thread has begun so many calls of the kernel's.
     class OutSection {
     public:
         explicit OutSection(Socket &socket, std::uint32_t own_calls = 0) : section_{socket.locks().out} {
@@ -525,7 +525,13 @@ private:
     // Return whether the kernel has counted as many bytes.
     [[nodiscard]] bool kernel_agrees_to_sent(int fd) const;
     [[nodiscard]] bool kernel_agrees(int fd) const;
-    // Returns by how much the kernel counts more than this library; nullopt where that is not known.
+    // Return how many bytes the kernel's socket has got from programs, and given to them, as this library
+    // counts; of the first the SYN of connect(2) is one.
+    [[nodiscard]] std::uint64_t given_to_kernel() const {
+        return out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
+    }
+    [[nodiscard]] std::uint64_t taken_from_kernel() const { return in_.count - in_.taken + in_.dropped; }
+    // Return by how much the kernel counts more than this library; nullopt where that is not known.
     [[nodiscard]] std::optional<std::int64_t> uncounted_in(int fd) const;
     [[nodiscard]] std::optional<std::int64_t> uncounted_out(int fd, std::uint32_t own_calls) const;
     // The thread has the lock. When a process was killed that had it, what it has not counted is counted.
@@ -567,6 +573,7 @@ private:
     [[nodiscard]] bool has_sleeper();
     void ring_doorbell(int fd);
     void send_doorbell(int fd);
+    void send_counted_doorbell(int fd);
     void wake_before_leaving();
     void leave(const char *why);
     void take_link(Link &link);
@@ -593,8 +600,8 @@ private:
                                                Nothing &nothing);
     void copy_from_ring(Parts parts, std::size_t skip, std::uint64_t bytes, int flags) const;
 
-    // What a call without a link uses is in the first lines of the processor's cache, and in Locks: a program
-    // that has slept finds none of it there.
+    // A call without a link uses these and Locks, which share few lines of the processor's cache: a program
+    // that has slept finds none of them there.
     std::atomic<bool> has_link_;
     std::atomic<bool> is_mirrored_;
     bool is_smc_;

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <optional>
 
@@ -45,7 +44,7 @@ bool Socket::has_connection(int fd) {
 // The kernel is asked until it agrees, because an acknowledgement may come between the two questions. What it
 // has sent are the bytes that went through TCP, and the doorbells.
 bool Socket::kernel_agrees_to_sent(int fd) const {
-    const std::uint64_t sent = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
+    const std::uint64_t sent = given_to_kernel();
     for (int i = 0; i < 4; ++i) {
         const auto info = info_of(fd);
         const int unacknowledged = waiting_bytes(fd, SIOCOUTQ);
@@ -58,7 +57,7 @@ bool Socket::kernel_agrees_to_sent(int fd) const {
 }
 
 bool Socket::kernel_agrees(int fd) const {
-    const std::uint64_t taken = in_.count - in_.taken + in_.dropped;
+    const std::uint64_t taken = taken_from_kernel();
     for (int i = 0; i < 4; ++i) {
         const int unread = waiting_bytes(fd, SIOCINQ);
         const auto info = info_of(fd);
@@ -75,7 +74,7 @@ std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
     // States of <netinet/tcp.h>: TCP_CLOSE; TCP_CLOSE_WAIT, TCP_LAST_ACK, TCP_CLOSING.
     constexpr unsigned closed = 7;
     constexpr unsigned ends = 1U << 8 | 1U << 9 | 1U << 11;
-    const std::uint64_t counted = in_.count - in_.taken + in_.dropped;
+    const std::uint64_t counted = taken_from_kernel();
     for (int i = 0; i < 4 && (events_now(fd, POLLPRI) & POLLPRI) == 0; ++i) {
         const auto before = info_of(fd);
         const int unread = waiting_bytes(fd, SIOCINQ);
@@ -91,7 +90,7 @@ std::optional<std::int64_t> Socket::uncounted_in(int fd) const {
 
 // Another process may be in the kernel's call, and counts what that sends afterwards.
 std::optional<std::int64_t> Socket::uncounted_out(int fd, std::uint32_t own_calls) const {
-    const std::uint64_t counted = out_.count - out_.put + out_.doorbells + (role_ == Role::Connects ? 1 : 0);
+    const std::uint64_t counted = given_to_kernel();
     for (int i = 0; i < 4 && locks().sending.count() == own_calls && !may_end_; ++i) {
         const auto before = info_of(fd);
         const int unacknowledged = waiting_bytes(fd, SIOCOUTQ);
@@ -146,12 +145,7 @@ void Socket::count_out(std::uint32_t own_calls) {
     if (uncounted > 0) {
         out_.count += static_cast<std::uint64_t>(uncounted);
     } else if (uncounted == -1) {
-        const char bell = 0;
-        if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-            keep(errno);
-            to_peer().doorbells.fetch_sub(1);
-            --out_.doorbells;
-        }
+        send_counted_doorbell(fd);
     }
 }
 

@@ -44,13 +44,14 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
     const std::size_t bytes = base::size_of(parts);
     bool is_kernels_call = (flags & (MSG_OOB | MSG_ERRQUEUE)) != 0;
     const bool only_looks = (flags & MSG_PEEK) != 0 || bytes == 0;
+    const auto has_place = [&] { return only_looks ? may_look() : becomes_reader(); };
     if (!is_kernels_call && copy_ != 0) [[unlikely]] {
-        const bool has_place = only_looks ? may_look() : becomes_reader();
-        if (!has_place && !is_past_ring()) {
+        const bool may_go_on = has_place();
+        if (!may_go_on && !is_past_ring()) {
             errno = ECONNRESET;  // another process reads what comes before
             return -1;
         }
-        is_kernels_call = !has_place || is_kernels(fd);
+        is_kernels_call = !may_go_on || is_kernels(fd);
         if (is_kernels_call) {
             from_peer().reader = Direction::all_is_read;
             unlink();
@@ -94,7 +95,7 @@ ssize_t Socket::receive_linked(int fd, Parts parts, int flags) {
                 return done != 0 ? static_cast<ssize_t>(done) : end_of_closed(nothing);
             }
             has_looked = true;
-            is_of_another_copy = copy_ != 0 && !(only_looks ? may_look() : becomes_reader());
+            is_of_another_copy = copy_ != 0 && !has_place();
             const std::uint64_t dropped = in_.dropped;
             std::size_t more = 0;
             do {  // the bytes may be of several turns

@@ -299,10 +299,14 @@ void Socket::send_doorbell(int fd) {
     }
     out_.doorbells = rung + 1;
     push();
+    send_counted_doorbell(fd);
+}
+
+void Socket::send_counted_doorbell(int fd) {
     const char bell = 0;
     if (LIBC(send)(fd, &bell, sizeof(bell), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         keep(errno);
-        direction.doorbells.fetch_sub(1, std::memory_order_seq_cst);
+        to_peer().doorbells.fetch_sub(1, std::memory_order_seq_cst);
         --out_.doorbells;
         push();
     }

@@ -837,6 +837,20 @@ static void connect_unused(int ends[2]) {
     assert_int_equal(close(listener), 0);
 }
 
+static void kill_child_in_receive(int fd) {
+    char byte = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)recv(fd, &byte, 1, 0);
+        _exit(1);
+    }
+    while (!is_in(child, SYS_recvfrom)) {
+        sched_yield();
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 /* A child of a server is killed while it waits for bytes; then the server closes the connection. What the
  * child had inside the call goes with a later socket of the server. */
 static void a_child_killed_in_a_call_leaves_nothing(void **state) {
@@ -846,19 +860,9 @@ static void a_child_killed_in_a_call_leaves_nothing(void **state) {
     if (server == 0) {
         const int before = links();
         int ends[2];
-        char byte = 0;
         connect_unused(ends);
         use(ends);
-        const pid_t child = fork();
-        if (child == 0) {
-            (void)recv(ends[1], &byte, 1, 0);
-            _exit(1);
-        }
-        while (!is_in(child, SYS_recvfrom)) {
-            sched_yield();
-        }
-        assert_int_equal(kill(child, SIGKILL), 0);
-        assert_int_equal(waitpid(child, NULL, 0), child);
+        kill_child_in_receive(ends[1]);
         close_pair(ends);
         const struct timespec began = monotonic();
         while (links() != before && monotonic().tv_sec - began.tv_sec < 20) {
@@ -884,16 +888,7 @@ static void splices_do_not_wait_for_a_killed_child(void **state) {
     char byte = '!';
     make_pair(others);
     connect_unused(ends);
-    const pid_t child = fork();
-    if (child == 0) {
-        (void)recv(ends[1], &byte, 1, 0);
-        _exit(1);
-    }
-    while (!is_in(child, SYS_recvfrom)) {
-        sched_yield();
-    }
-    assert_int_equal(kill(child, SIGKILL), 0);
-    assert_int_equal(waitpid(child, NULL, 0), child);
+    kill_child_in_receive(ends[1]);
     close_pair(others); /* the library learns of the child's end */
     use(ends);
     assert_int_equal(pipe(pipes), 0);
