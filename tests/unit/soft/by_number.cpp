@@ -99,13 +99,7 @@ struct Numbered {
         assert_int_equal(ibv_post_recv(qp, &request, &bad), 0);
     }
     void post_shared_receive(std::uint64_t wr_id) {
-        ibv_sge place = device.sge(0, Device::memory_bytes);
-        ibv_recv_wr request{};
-        request.wr_id = wr_id;
-        request.sg_list = &place;
-        request.num_sge = 1;
-        ibv_recv_wr *bad = nullptr;
-        assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
+        device.post_shared_receive(wr_id, device.sge(0, Device::memory_bytes));
     }
     [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(qp->qp_num); }
 

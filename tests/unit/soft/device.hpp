@@ -77,6 +77,15 @@ public:
 
     [[nodiscard]] ibv_sge sge(std::size_t offset, std::size_t length) const;
     void post_receive(rdma_cm_id *id, std::uint64_t wr_id, std::size_t offset, std::size_t length);
+    // Posts to `srq`.
+    void post_shared_receive(std::uint64_t wr_id, ibv_sge place) const {
+        ibv_recv_wr request{};
+        request.wr_id = wr_id;
+        request.sg_list = &place;
+        request.num_sge = 1;
+        ibv_recv_wr *bad = nullptr;
+        assert_int_equal(ibv_post_srq_recv(srq, &request, &bad), 0);
+    }
     void post(rdma_cm_id *id, ibv_wr_opcode opcode, std::uint64_t wr_id, std::size_t offset,
               std::size_t length, std::uint64_t remote_address = 0, std::uint32_t rkey = 0);
     [[nodiscard]] ibv_wc next_completion();

@@ -39,14 +39,9 @@ ibv_srq *create(const ibv_mr &region) {
 
 void post(const Device &device, std::uint64_t wr_id, std::size_t offset, std::size_t length,
           const ibv_mr &region) {
-    ibv_sge place{
-        .addr = device.address(offset), .length = static_cast<std::uint32_t>(length), .lkey = region.lkey};
-    ibv_recv_wr request{};
-    request.wr_id = wr_id;
-    request.sg_list = &place;
-    request.num_sge = 1;
-    ibv_recv_wr *bad = nullptr;
-    assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
+    device.post_shared_receive(
+        wr_id,
+        {.addr = device.address(offset), .length = static_cast<std::uint32_t>(length), .lkey = region.lkey});
 }
 
 void send(Peer &peer, std::uint32_t msn, std::size_t size, unsigned seed) {

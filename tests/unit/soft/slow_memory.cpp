@@ -338,15 +338,7 @@ void a_shared_receive_queue_does_not_wait(void **) {
     attributes.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
     device.srq = softrdma_ibv_create_srq(device.mr->pd, &attributes);
     assert_non_null(device.srq);
-    const auto post = [&](std::uint64_t wr_id) {
-        ibv_sge place = device.sge(0, 64);
-        ibv_recv_wr request{};
-        request.wr_id = wr_id;
-        request.sg_list = &place;
-        request.num_sge = 1;
-        ibv_recv_wr *bad = nullptr;
-        assert_int_equal(ibv_post_srq_recv(device.srq, &request, &bad), 0);
-    };
+    const auto post = [&](std::uint64_t wr_id) { device.post_shared_receive(wr_id, device.sge(0, 64)); };
     const Bytes message = fpdu({.opcode = Opcode::Send, .msn = 1}, pattern(8, 1));
     Peer slow;
     Peer other;
